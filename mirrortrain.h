@@ -51,16 +51,16 @@
    WHAT THERE IS
    =============
    - layers: Rescaling, Dense, Flatten, Reshape, Permute, Dropout,
-     SpatialDropout2D, GaussianNoise, Normalization, Activation, ReLU, LeakyReLU,
-     ELU, PReLU, Softmax, Conv2D, Conv2DTranspose, DepthwiseConv2D,
-     SeparableConv2D, MaxPooling2D, AveragePooling2D, GlobalAveragePooling2D,
-     GlobalMaxPooling2D, AdaptiveAveragePooling2D, AdaptiveMaxPooling2D,
-     ZeroPadding2D, Cropping2D, UpSampling2D, RandomFlip, RandomRotation,
-     RandomZoom, RandomTranslation, RandomCrop, CenterCrop, Resizing,
-     RandomContrast, RandomBrightness, RandomShear, RandomHue, RandomSaturation,
-     RandomErasing, BatchNormalization, LayerNormalization, GroupNormalization,
-     UnitNormalization, Add, Subtract, Multiply, Average, Maximum, Minimum,
-     Concatenate
+     SpatialDropout2D, GaussianNoise, ActivityRegularization, Normalization,
+     Activation, ReLU, LeakyReLU, ELU, PReLU, Softmax, Conv2D, Conv2DTranspose,
+     DepthwiseConv2D, SeparableConv2D, MaxPooling2D, AveragePooling2D,
+     GlobalAveragePooling2D, GlobalMaxPooling2D, AdaptiveAveragePooling2D,
+     AdaptiveMaxPooling2D, ZeroPadding2D, Cropping2D, UpSampling2D, RandomFlip,
+     RandomRotation, RandomZoom, RandomTranslation, RandomCrop, CenterCrop,
+     Resizing, RandomContrast, RandomBrightness, RandomShear, RandomHue,
+     RandomSaturation, RandomErasing, BatchNormalization, LayerNormalization,
+     GroupNormalization, UnitNormalization, Add, Subtract, Multiply, Average,
+     Maximum, Minimum, Concatenate
    - losses: sparse_categorical_crossentropy, categorical_crossentropy,
      binary_crossentropy, mean_squared_error, mean_absolute_error, huber, hinge,
      squared_hinge, log_cosh, kl_divergence, cosine_similarity,
@@ -1349,6 +1349,23 @@ typedef struct mirt_regularizer {
     float l1, l2;
 } mirt_regularizer;
 
+typedef enum mirt_constraint_kind {
+    MIRT_NO_CONSTRAINT = 0, MIRT_MAX_NORM, MIRT_NON_NEG, MIRT_UNIT_NORM, MIRT_MIN_MAX_NORM, MIRT__CONSTRAINT_COUNT
+} mirt_constraint_kind;
+/* What a weight is made to fulfill after every update of it. Values by the functions below; all zeros: nothing. */
+typedef struct mirt_constraint {
+    mirt_constraint_kind kind;
+    float min_value, max_value, rate; /* of norms; rate: the part of the way that a weight is moved */
+    int axis; /* bits: a norm is over these axes */
+} mirt_constraint;
+
+/* Keras: constraints.MaxNorm, NonNeg, UnitNorm, MinMaxNorm. Bits of `axis` are axes of the weight: 1 is Keras's
+   default, 0, one norm for each unit of a dense layer; 7 is [0, 1, 2], one for each filter of a convolution. */
+MIRT_API mirt_constraint mirt_max_norm(float max_value, int axis);
+MIRT_API mirt_constraint mirt_non_neg(void);
+MIRT_API mirt_constraint mirt_unit_norm(int axis);
+MIRT_API mirt_constraint mirt_min_max_norm(float min_value, float max_value, float rate, int axis);
+
 typedef struct mirt_dense_desc {
     int units;
     mirt_activation_kind activation;
@@ -1356,6 +1373,8 @@ typedef struct mirt_dense_desc {
     mirt_initializer kernel_initializer; /* default glorot_uniform */
     mirt_initializer bias_initializer;   /* default zeros */
     mirt_regularizer kernel_regularizer, bias_regularizer;
+    mirt_regularizer activity_regularizer; /* of the output: adds its penalty's mean over samples to the loss */
+    mirt_constraint kernel_constraint, bias_constraint;
     const char *name;                    /* default dense, dense_1, ... */
 } mirt_dense_desc;
 
@@ -1371,7 +1390,8 @@ typedef struct mirt_conv2d_desc {
     bool no_bias;
     mirt_initializer kernel_initializer; /* default glorot_uniform */
     mirt_initializer bias_initializer;   /* default zeros */
-    mirt_regularizer kernel_regularizer, bias_regularizer;
+    mirt_regularizer kernel_regularizer, bias_regularizer, activity_regularizer;
+    mirt_constraint kernel_constraint, bias_constraint;
     const char *name;
 } mirt_conv2d_desc;
 
@@ -1383,7 +1403,8 @@ typedef struct mirt_depthwise_conv2d_desc {
     bool no_bias;
     mirt_initializer depthwise_initializer; /* default glorot_uniform */
     mirt_initializer bias_initializer;      /* default zeros */
-    mirt_regularizer depthwise_regularizer, bias_regularizer;
+    mirt_regularizer depthwise_regularizer, bias_regularizer, activity_regularizer;
+    mirt_constraint depthwise_constraint, bias_constraint;
     const char *name;
 } mirt_depthwise_conv2d_desc;
 
@@ -1392,6 +1413,7 @@ typedef struct mirt_separable_conv2d_desc {
     mirt_depthwise_conv2d_desc depthwise;   /* the first part, and bias, activation and name of the whole */
     mirt_initializer pointwise_initializer; /* default glorot_uniform */
     mirt_regularizer pointwise_regularizer;
+    mirt_constraint pointwise_constraint;
 } mirt_separable_conv2d_desc;
 
 typedef struct mirt_pool2d_desc {
@@ -1424,6 +1446,7 @@ typedef struct mirt_batch_norm_desc {
     mirt_initializer beta_initializer, gamma_initializer;                  /* default zeros, ones */
     mirt_initializer moving_mean_initializer, moving_variance_initializer; /* default zeros, ones */
     mirt_regularizer beta_regularizer, gamma_regularizer;
+    mirt_constraint beta_constraint, gamma_constraint;
     const char *name;
 } mirt_batch_norm_desc;
 
@@ -1435,6 +1458,7 @@ typedef struct mirt_layer_norm_desc {
     bool no_scale;  /* without gamma */
     mirt_initializer beta_initializer, gamma_initializer; /* default zeros, ones */
     mirt_regularizer beta_regularizer, gamma_regularizer;
+    mirt_constraint beta_constraint, gamma_constraint;
     const char *name;
 } mirt_layer_norm_desc;
 
@@ -1445,6 +1469,7 @@ typedef struct mirt_group_norm_desc {
     bool no_scale;  /* without gamma */
     mirt_initializer beta_initializer, gamma_initializer; /* default zeros, ones */
     mirt_regularizer beta_regularizer, gamma_regularizer;
+    mirt_constraint beta_constraint, gamma_constraint;
     const char *name;
 } mirt_group_norm_desc;
 
@@ -1473,6 +1498,7 @@ typedef struct mirt_relu_desc {
 typedef struct mirt_prelu_desc {
     mirt_initializer alpha_initializer; /* default zeros */
     mirt_regularizer alpha_regularizer;
+    mirt_constraint alpha_constraint;
     int shared_axes;                    /* bits: 6 is height and width of images */
     const char *name;
 } mirt_prelu_desc;
@@ -1531,6 +1557,9 @@ MIRT_API mirt_tensor *mirt_spatial_dropout2d(mirt_tensor *x, float rate);
 /* Adds normal numbers with this standard deviation, in training only; keyed as those of dropout, and the same to the
    bit on all CPUs and GPUs. Keras: GaussianNoise. */
 MIRT_API mirt_tensor *mirt_gaussian_noise(mirt_tensor *x, float stddev);
+/* x itself, of which l1 * sum |x| + l2 * sum x^2, as a mean over samples, is added to the loss. Keras:
+   ActivityRegularization. */
+MIRT_API mirt_tensor *mirt_activity_regularization(mirt_tensor *x, float l1, float l2);
 /* (x - mean) / sqrt(variance) by channel, of which there are at most 4. Keras: Normalization(mean, variance). */
 MIRT_API mirt_tensor *mirt_normalization(mirt_tensor *x, const mirt_normalization_desc *desc);
 MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind);
@@ -3654,6 +3683,16 @@ typedef struct mirt__update {
     bool overwrite;      /* and weight = average */
 } mirt__update;
 
+/* Makes a weight fulfill a constraint: for every place along the axes that are not in constraint.axis, whose norm is
+   the square root of the sum in double of squares in row-major order, w * (desired / (1e-7 + norm)); UNIT_NORM: w /
+   (1e-7 + norm). */
+typedef struct mirt__constrain {
+    mirt_constraint constraint;
+    int rank;
+    int64_t dim[MIRT_MAX_RANK];
+    mirt__real *w;
+} mirt__constrain;
+
 /* One checked transform of images (h, w, c) to images (oh, ow, c). */
 typedef struct mirt__transform {
     mirt_augmentation_kind kind;
@@ -3696,7 +3735,7 @@ typedef struct mirt__augment_rows {
     X(gather_grad, gather, COMMON, TRAIN) X(softmax, softmax, FAST, ALL) X(softmax_grad, softmax, COMMON, TRAIN) \
     X(loss, loss, FAST, TRAIN) X(accuracy, accuracy, COMMON, TRAIN) \
     X(dropout, dropout, FAST, TRAIN) X(gaussian_noise, dropout, FAST, TRAIN) X(cast, cast, COMMON, ALL) \
-    X(one_hot, one_hot, COMMON, ALL) \
+    X(one_hot, one_hot, COMMON, ALL) X(constrain, constrain, COMMON, TRAIN) \
     X(resize, resize, COMMON, ALL) X(resize_grad, resize, COMMON, TRAIN) X(norm_stats, norm, NORM, ALL) \
     X(normalize, norm, NORM, ALL) X(norm_grad_sums, norm, NORM, TRAIN) X(norm_grad_input, norm, NORM, TRAIN)
 
@@ -8632,6 +8671,31 @@ MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, in
     for (int64_t i = 0; i < count; i++) into[i] = into[i] + from[i];
 }
 
+MIRT__LIB void mirt__ref_constrain(const mirt__constrain *args) {
+    const mirt_constraint *c = &args->constraint;
+    const mirt__real eps = (mirt__real)1e-7, least = (mirt__real)c->min_value, most = (mirt__real)c->max_value;
+    mirt__reduce r;
+    memset(&r, 0, sizeof r);
+    r.rank = args->rank;
+    r.axes = (unsigned)c->axis;
+    memcpy(r.dim, args->dim, sizeof r.dim);
+    const mirt__ref_split s = mirt__ref_split_of(&r);
+    for (int64_t i = 0; i < s.kept.count; i++) {
+        double sum = 0;
+        for (int64_t j = 0; j < s.gone.count; j++) {
+            const double w = (double)args->w[mirt__ref_place(&s, i, j)];
+            sum += w * w;
+        }
+        const mirt__real norm = (mirt__real)sqrt(sum), clipped = norm < least ? least : norm > most ? most : norm,
+                         desired = (mirt__real)c->rate * clipped + (1 - (mirt__real)c->rate) * norm;
+        for (int64_t j = 0; j < s.gone.count; j++) {
+            mirt__real *w = &args->w[mirt__ref_place(&s, i, j)];
+            if (c->kind == MIRT_NON_NEG) *w = *w < 0 ? 0 : *w;
+            else *w = c->kind == MIRT_UNIT_NORM ? *w / (eps + norm) : *w * (desired / (eps + norm));
+        }
+    }
+}
+
 /* The gradient of element i: its parts added by the caller's tree, then scaled and clipped. */
 static mirt__real mirt__ref_gradient(const mirt__update *u, int64_t i) {
     mirt__real sum[MIRT__MAX_PARTS], result = u->part[0][i];
@@ -10498,6 +10562,70 @@ MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, c
     s.dx = args->dx;
     mirt__common_range(where, s.kept.count * s.blocks, mirt__common_step(s.gone.count * width),
                        mirt__common_reduce_max_back, &s);
+}
+
+/* >>constraints */
+
+typedef struct mirt__constrain_job {
+    const mirt__constrain *args;
+    mirt__common_reduction norms;
+} mirt__constrain_job;
+
+/* What weights of this norm are multiplied by, or (UNIT_NORM) divided by. */
+static float mirt__constrain_factor(const mirt_constraint *c, float norm) {
+    const float clipped = norm < c->min_value ? c->min_value : norm > c->max_value ? c->max_value : norm;
+    if (c->kind == MIRT_UNIT_NORM) return 1e-7f + norm;
+    return (c->rate * clipped + (1 - c->rate) * norm) / (1e-7f + norm);
+}
+
+static void mirt__common_constrain_norms(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__constrain_job *job = (const mirt__constrain_job *)args;
+    const mirt__common_reduction *s = &job->norms;
+    const mirt_constraint *c = &job->args->constraint;
+    (void)scratch;
+    for (int64_t i = begin; i < end; i++) {
+        const mirt__common_block b = mirt__common_block_of(s, i);
+        double sum[MIRT__REDUCE_COLUMNS];
+        float factor[MIRT__REDUCE_COLUMNS];
+        memset(sum, 0, sizeof sum);
+        for (int64_t at = 0; at < s->gone.count; at++) {
+            const float *w = job->args->w + b.x + mirt__common_stretch_of(&s->gone, at, 1).place;
+            for (int64_t j = 0; j < b.width; j++) sum[j] += (double)w[j] * (double)w[j];
+        }
+        for (int64_t j = 0; j < b.width; j++) factor[j] = mirt__constrain_factor(c, (float)sqrt(sum[j]));
+        for (int64_t at = 0; at < s->gone.count; at++) {
+            float *w = job->args->w + b.x + mirt__common_stretch_of(&s->gone, at, 1).place;
+            for (int64_t j = 0; j < b.width; j++)
+                w[j] = c->kind == MIRT_UNIT_NORM ? w[j] / factor[j] : w[j] * factor[j];
+        }
+    }
+}
+
+static void mirt__common_constrain_signs(const void *args, int64_t begin, int64_t end, void *scratch) {
+    float *w = ((const mirt__constrain_job *)args)->args->w;
+    (void)scratch;
+    for (int64_t i = begin; i < end; i++) w[i] = w[i] < 0 ? 0 : w[i];
+}
+
+MIRT__LIB void mirt__common_constrain(const mirt__constrain *args, const mirt__where *where) {
+    mirt__constrain_job job;
+    mirt__reduce r;
+    memset(&r, 0, sizeof r);
+    r.kind = MIRT__REDUCE_MAX; /* narrow blocks */
+    r.rank = args->rank;
+    r.axes = (unsigned)args->constraint.axis;
+    memcpy(r.dim, args->dim, sizeof r.dim);
+    job.args = args;
+    job.norms = mirt__common_reduction_of(&r);
+    const mirt__common_reduction *s = &job.norms;
+    if (args->constraint.kind == MIRT_NON_NEG) {
+        mirt__common_range(where, s->kept.count * s->columns * s->gone.count, MIRT__GRAIN,
+                           mirt__common_constrain_signs, &job);
+        return;
+    }
+    mirt__common_range(where, s->kept.count * s->blocks,
+                       mirt__common_step(s->gone.count * mirt__min(s->columns, s->wide)), mirt__common_constrain_norms,
+                       &job);
 }
 
 /* Ends optimize_begin.inc. */
@@ -34438,7 +34566,8 @@ typedef struct mirt__attrs {
     bool residual;         /* an input is added before the activation; normalization: the last one */
     bool half;             /* products of bfloat16 */
     bool winograd;         /* a convolution or gradient of its input may be taken by F(2x2, 3x3) */
-    bool regularizer;      /* the penalty of a weight: no term of the loss where that weight is not trained */
+    bool regularizer;      /* the penalty of a weight: no term of the loss where that weight is not trained; or, of each
+                              row, of an activity: a mean over rows, even where losses are summed */
     mirt_activation_kind activation; /* fused */
     /* Fused: times its slope; the last input is its output (normalization: known from x). */
     mirt_activation_kind mask_activation;
@@ -42170,6 +42299,8 @@ typedef struct mirt__rule {
     /* Sets what the updates of [begin, end) have in common; `slot`: the device's optimizer state. */
     void (*prepare)(void *user, int device, char *const *slot, int64_t begin, int64_t end, mirt__update *update);
     void (*update)(void *user, const mirt__where *where, mirt__range range, mirt__update *update);
+    /* What is done to a copy of the weights once all of it is updated; NULL: nothing. */
+    void (*constrain)(void *user, const mirt__where *where, mirt__real *weight);
 } mirt__rule;
 
 /* How the processes sum the buckets. */
@@ -44459,14 +44590,29 @@ MIRT__TRAINING void mirt__apply_gradients(const mirt__step *step, int device) {
     }
 }
 
+/* Every device's own copy, of which others may have updated parts. False: the devices timed out. */
+MIRT__TRAINING bool mirt__apply_constraints(const mirt__step *step, int device) {
+    const mirt_strategy *s = step->strategy;
+    const mirt__where where = mirt__where_of(step, device);
+    if (!step->rule.constrain) return true;
+    if (s->able.shards && s->num_devices > 1) {
+        if (!mirt__step_meet(step, device, MIRT_PHASE_IMBALANCE, -1)) return false;
+        mirt__step_mark(step, device, MIRT_PHASE_UPDATE, -1, -1);
+    }
+    if (device < mirt__device_copies(s))
+        step->rule.constrain(step->rule.user, &where, (mirt__real *)(void *)step->weight[device]);
+    return true;
+}
+
 /* False: the devices timed out. */
 MIRT__TRAINING bool mirt__step_apply(mirt__step *step, int device) {
     const bool norms = mirt__step_norms(step);
     if (norms && !mirt__reduce_squares(step, device)) return false;
     if (norms && !step->rule.accepts(step->rule.user)) return true;
     mirt__apply_states(step, device);
-    if (step->num_ranges) mirt__apply_gradients(step, device);
-    return true;
+    if (!step->num_ranges) return true;
+    mirt__apply_gradients(step, device);
+    return mirt__apply_constraints(step, device);
 }
 
 MIRT__TRAINING_LIB void mirt__step_update(void *arg, int device) {
@@ -44556,6 +44702,7 @@ typedef struct mirt__variable {
     bool frozen;     /* in force: as it was when the variables were given places */
     bool loaded;     /* its value is no longer the initializer's: it was set, loaded, restored or trained */
     mirt_initializer initializer;
+    mirt_constraint constraint; /* after each update */
     double fan_in, fan_out;
 } mirt__variable;
 
@@ -44571,7 +44718,7 @@ typedef enum mirt__field_kind {
     MIRT__FIELD_INT2, MIRT__FIELD_INT2X2, /* two positive ints; int[2][2], none negative */
     MIRT__FIELD_EXTRA2, /* two ints, not negative, but -1 where the file has 0; null: zeros */
     MIRT__FIELD_FLOAT, MIRT__FIELD_BOOL, MIRT__FIELD_NO, /* "use_bias": !no_bias */
-    MIRT__FIELD_INITIALIZER, MIRT__FIELD_REGULARIZER,
+    MIRT__FIELD_INITIALIZER, MIRT__FIELD_REGULARIZER, MIRT__FIELD_CONSTRAINT,
     MIRT__FIELD_SHAPE, /* mirt_shape: of one sample */
     MIRT__FIELD_NOISE, /* the same, or none: null */
     MIRT__FIELD_CHANNELS, /* float[MIRT_MAX_CHANNELS] */
@@ -46972,7 +47119,7 @@ MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
 /* The class of layer NAME is mirt__NAME_layer. */
 #define MIRT__LAYER_LIST(X) \
     X(input) X(rescaling) X(dense) X(flatten) X(reshape) X(permute) X(dropout) X(spatial_dropout2d) X(gaussian_noise) \
-    X(normalization) \
+    X(activity_regularization) X(normalization) \
     X(activation) X(relu) X(leaky_relu) X(elu) X(prelu) X(softmax) \
     X(conv2d) X(conv2d_transpose) X(depthwise_conv2d) X(separable_conv2d) \
     X(max_pool2d) X(average_pool2d) X(global_average_pool2d) X(global_max_pool2d) \
@@ -47011,7 +47158,10 @@ MIRT__LAYER_LIST(MIRT__LAYER_EXTERN)
 #define MIRT__KERNEL_FIELDS(desc) \
     MIRT__OWN_FIELD(desc, ACTIVATION, activation), MIRT__FIELD(desc, "use_bias", NO, no_bias), \
         MIRT__OWN_FIELD(desc, INITIALIZER, kernel_initializer), MIRT__OWN_FIELD(desc, INITIALIZER, bias_initializer), \
-        MIRT__OWN_FIELD(desc, REGULARIZER, kernel_regularizer), MIRT__OWN_FIELD(desc, REGULARIZER, bias_regularizer)
+        MIRT__OWN_FIELD(desc, REGULARIZER, kernel_regularizer), MIRT__OWN_FIELD(desc, REGULARIZER, bias_regularizer), \
+        MIRT__OWN_FIELD(desc, REGULARIZER, activity_regularizer), \
+        MIRT__OPTIONAL_FIELD(desc, CONSTRAINT, kernel_constraint), \
+        MIRT__OPTIONAL_FIELD(desc, CONSTRAINT, bias_constraint)
 
 /* Defines the public function of a layer, whose description is `desc_type`; `add`: one of the two below. */
 #define MIRT__LAYER_FUNCTION(function, layer, desc_type, add) \
@@ -47036,14 +47186,27 @@ MIRT__LIB bool mirt__layer_takes_images(const mirt_tensor *x);
 MIRT__LIB int mirt__layer_axis(const mirt_tensor *x, int axis);
 /* x with the axes whose bits are set in `axes` last, all in their order; `back`: the inverse. */
 MIRT__LIB mirt_tensor *mirt__axes_last(mirt_tensor *x, unsigned axes, bool back);
-/* Creates a trainable variable with its description's initializer (set if it is the default) and regularizer. */
+/* Creates a trainable variable with its description's initializer (set if it is the default), regularizer and
+   constraint. */
 MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape,
                                         mirt_initializer *initializer, mirt_initializer fallback,
-                                        const mirt_regularizer *regularizer);
-/* Adds a variable "bias" of the layer to x, unless no_bias; then applies the activation. */
-MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, bool no_bias,
-                                                 mirt_initializer *initializer, const mirt_regularizer *regularizer,
-                                                 mirt_activation_kind activation);
+                                        const mirt_regularizer *regularizer, const mirt_constraint *constraint);
+/* What follows a product: a variable "bias" of the layer, unless no_bias; the activation; its penalty. */
+typedef struct mirt__outcome {
+    bool no_bias;
+    mirt_initializer *initializer;
+    const mirt_regularizer *regularizer;
+    const mirt_constraint *constraint;
+    mirt_activation_kind activation;
+    const mirt_regularizer *activity;
+} mirt__outcome;
+/* Those of a description. */
+#define MIRT__OUTCOME_OF(d) \
+    {(d)->no_bias, &(d)->bias_initializer, &(d)->bias_regularizer, &(d)->bias_constraint, (d)->activation, \
+     &(d)->activity_regularizer}
+MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, const mirt__outcome *outcome);
+/* Adds l1 * sum |y| + l2 * sum y^2 of every sample to the loss; returns y. */
+MIRT__LIB mirt_tensor *mirt__regularize_activity(mirt__layer *layer, mirt_tensor *y, const mirt_regularizer *r);
 
 #endif
 
@@ -47104,9 +47267,9 @@ static mirt_tensor *mirt__dense_build(mirt__layer *layer, mirt_tensor *x) {
     int64_t in = mirt__last_dim(x);
     mirt_shape shape = MIRT_SHAPE(in, d->units);
     mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(),
-                                           &d->kernel_regularizer);
-    return mirt__bias_and_activation(layer, mirt__matmul_op(x, kernel, false, false), d->no_bias, &d->bias_initializer,
-                                     &d->bias_regularizer, d->activation);
+                                           &d->kernel_regularizer, &d->kernel_constraint);
+    const mirt__outcome outcome = MIRT__OUTCOME_OF(d);
+    return mirt__bias_and_activation(layer, mirt__matmul_op(x, kernel, false, false), &outcome);
 }
 
 static mirt_tensor *mirt__flatten_build(mirt__layer *layer, mirt_tensor *x) {
@@ -47143,6 +47306,11 @@ static mirt_tensor *mirt__spatial_dropout2d_build(mirt__layer *layer, mirt_tenso
 
 static mirt_tensor *mirt__gaussian_noise_build(mirt__layer *layer, mirt_tensor *x) {
     return mirt__gaussian_noise_op(x, *(const float *)layer->desc, mirt__hash(layer->name));
+}
+
+static mirt_tensor *mirt__activity_regularization_build(mirt__layer *layer, mirt_tensor *x) {
+    return mirt__regularize_activity(layer, mirt__unary_op(MIRT__COPY, x, 0, 0),
+                                     (const mirt_regularizer *)layer->desc);
 }
 
 /* A product with a small matrix: the order of the channels and their scales. */
@@ -47224,6 +47392,8 @@ static const mirt__field mirt__dropout_fields[] = {MIRT__OWN_FIELD(mirt_dropout_
                                                    MIRT__OWN_FIELD(mirt_dropout_desc, NOISE, noise_shape)};
 static const mirt__field mirt__spatial_dropout2d_fields[] = {MIRT__ONLY_FIELD("rate", FLOAT)};
 static const mirt__field mirt__gaussian_noise_fields[] = {MIRT__ONLY_FIELD("stddev", FLOAT)};
+static const mirt__field mirt__activity_regularization_fields[] = {MIRT__OWN_FIELD(mirt_regularizer, FLOAT, l1),
+                                                                   MIRT__OWN_FIELD(mirt_regularizer, FLOAT, l2)};
 static const mirt__field mirt__normalization_fields[] = {
     MIRT__OWN_FIELD(mirt_normalization_desc, CHANNELS, mean),
     MIRT__OWN_FIELD(mirt_normalization_desc, CHANNELS, variance),
@@ -47238,6 +47408,8 @@ MIRT__PLAIN_LAYER(flatten, "Flatten", "flatten", 1, 1);
 MIRT__LAYER(dropout, "Dropout", "dropout", 1, 1, mirt__dropout_fields, mirt_dropout_desc);
 MIRT__LAYER(spatial_dropout2d, "SpatialDropout2D", "spatial_dropout2d", 1, 1, mirt__spatial_dropout2d_fields, float);
 MIRT__LAYER(gaussian_noise, "GaussianNoise", "gaussian_noise", 1, 1, mirt__gaussian_noise_fields, float);
+MIRT__LAYER(activity_regularization, "ActivityRegularization", "activity_regularization", 1, 1,
+            mirt__activity_regularization_fields, mirt_regularizer);
 MIRT__LAYER(normalization, "Normalization", "normalization", 1, 1, mirt__normalization_fields, mirt_normalization_desc);
 MIRT__LAYER(permute, "Permute", "permute", 1, 1, mirt__permute_fields, mirt_shape);
 MIRT__LAYER(reshape, "Reshape", "reshape", 1, 1, mirt__reshape_fields, mirt_shape);
@@ -47268,6 +47440,11 @@ MIRT_API mirt_tensor *mirt_spatial_dropout2d(mirt_tensor *x, float rate) {
 
 MIRT_API mirt_tensor *mirt_gaussian_noise(mirt_tensor *x, float stddev) {
     return mirt__layer_on(&mirt__gaussian_noise_layer, x, &stddev, NULL);
+}
+
+MIRT_API mirt_tensor *mirt_activity_regularization(mirt_tensor *x, float l1, float l2) {
+    const mirt_regularizer r = {l1, l2};
+    return mirt__layer_on(&mirt__activity_regularization_layer, x, &r, NULL);
 }
 
 MIRT__LAYER_FUNCTION(mirt_normalization, normalization, mirt_normalization_desc, mirt__layer_needs_desc)
@@ -47350,7 +47527,8 @@ static mirt_tensor *mirt__prelu_build(mirt__layer *layer, mirt_tensor *x) {
     shape.rank = x->shape.rank - 1;
     for (int i = 0; i < shape.rank; i++) shape.dim[i] = d->shared_axes >> (i + 1) & 1 ? 1 : x->shape.dim[i + 1];
     mirt_tensor *alpha =
-        mirt__weight_add(layer, "alpha", &shape, &d->alpha_initializer, mirt_zeros(), &d->alpha_regularizer);
+        mirt__weight_add(layer, "alpha", &shape, &d->alpha_initializer, mirt_zeros(), &d->alpha_regularizer,
+                         &d->alpha_constraint);
     mirt_tensor *negative = mirt__unary_op(MIRT__ACT_RELU, mirt__unary_op(MIRT__NEGATIVE, x, 0, 0), 0, 0);
     return mirt__binary_op(MIRT__SUBTRACT, mirt__unary_op(MIRT__ACT_RELU, x, 0, 0),
                            mirt__binary_op(MIRT__MULTIPLY, negative, alpha));
@@ -47366,7 +47544,8 @@ static const mirt__field mirt__relu_fields[] = {MIRT__OWN_FIELD(mirt_relu_desc, 
 static const mirt__field mirt__prelu_fields[] = {
     MIRT__OWN_FIELD(mirt_prelu_desc, INITIALIZER, alpha_initializer),
     MIRT__OWN_FIELD(mirt_prelu_desc, REGULARIZER, alpha_regularizer),
-    MIRT__OWN_FIELD(mirt_prelu_desc, INT, shared_axes)};
+    MIRT__OWN_FIELD(mirt_prelu_desc, INT, shared_axes),
+    MIRT__OPTIONAL_FIELD(mirt_prelu_desc, CONSTRAINT, alpha_constraint)};
 
 MIRT__LAYER(activation, "Activation", "activation", 1, 1, mirt__activation_fields, mirt_activation_kind);
 MIRT__LAYER(leaky_relu, "LeakyReLU", "leaky_re_lu", 1, 1, mirt__leaky_relu_fields, float);
@@ -47454,9 +47633,10 @@ static mirt_tensor *mirt__conv_build(mirt__layer *layer, mirt_tensor *x, bool tr
         shape.dim[3] = channels;
     }
     mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(),
-                                           &d->kernel_regularizer);
+                                           &d->kernel_regularizer, &d->kernel_constraint);
+    const mirt__outcome outcome = MIRT__OUTCOME_OF(d);
     x = transposed ? mirt__conv2d_transpose_op(x, kernel, &a) : mirt__conv2d_op(x, kernel, &a);
-    return mirt__bias_and_activation(layer, x, d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
+    return mirt__bias_and_activation(layer, x, &outcome);
 }
 
 static mirt_tensor *mirt__conv2d_build(mirt__layer *layer, mirt_tensor *x) { return mirt__conv_build(layer, x, false); }
@@ -47477,14 +47657,14 @@ static mirt_tensor *mirt__depthwise(mirt__layer *layer, mirt_tensor *x, const ch
     }
     mirt_shape shape = MIRT_SHAPE(d->kernel[0], d->kernel[1], x->shape.dim[3], d->depth_multiplier);
     mirt_tensor *kernel = mirt__weight_add(layer, name, &shape, &d->depthwise_initializer, mirt_glorot_uniform(),
-                                           &d->depthwise_regularizer);
+                                           &d->depthwise_regularizer, &d->depthwise_constraint);
     return mirt__depthwise_conv2d_op(x, kernel, &a);
 }
 
 static mirt_tensor *mirt__depthwise_conv2d_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_depthwise_conv2d_desc *d = (mirt_depthwise_conv2d_desc *)layer->desc;
-    return mirt__bias_and_activation(layer, mirt__depthwise(layer, x, "kernel", d), d->no_bias, &d->bias_initializer,
-                                     &d->bias_regularizer, d->activation);
+    const mirt__outcome outcome = MIRT__OUTCOME_OF(d);
+    return mirt__bias_and_activation(layer, mirt__depthwise(layer, x, "kernel", d), &outcome);
 }
 
 static mirt_tensor *mirt__separable_conv2d_build(mirt__layer *layer, mirt_tensor *x) {
@@ -47496,10 +47676,10 @@ static mirt_tensor *mirt__separable_conv2d_build(mirt__layer *layer, mirt_tensor
         return NULL;
     mirt_shape shape = MIRT_SHAPE(1, 1, x->shape.dim[3], d->filters);
     mirt_tensor *kernel = mirt__weight_add(layer, "pointwise_kernel", &shape, &d->pointwise_initializer,
-                                           mirt_glorot_uniform(), &d->pointwise_regularizer);
-    x = mirt__conv2d_op(x, kernel, &a);
-    return mirt__bias_and_activation(layer, x, d->depthwise.no_bias, &d->depthwise.bias_initializer,
-                                     &d->depthwise.bias_regularizer, d->depthwise.activation);
+                                           mirt_glorot_uniform(), &d->pointwise_regularizer,
+                                           &d->pointwise_constraint);
+    const mirt__outcome outcome = MIRT__OUTCOME_OF(&d->depthwise);
+    return mirt__bias_and_activation(layer, mirt__conv2d_op(x, kernel, &a), &outcome);
 }
 
 static const mirt__field mirt__conv2d_fields[] = {
@@ -47519,13 +47699,17 @@ static const mirt__field mirt__conv2d_fields[] = {
         MIRT__FIELD(type, "depthwise_initializer", INITIALIZER, at depthwise_initializer), \
         MIRT__FIELD(type, "bias_initializer", INITIALIZER, at bias_initializer), \
         MIRT__FIELD(type, "depthwise_regularizer", REGULARIZER, at depthwise_regularizer), \
-        MIRT__FIELD(type, "bias_regularizer", REGULARIZER, at bias_regularizer)
+        MIRT__FIELD(type, "bias_regularizer", REGULARIZER, at bias_regularizer), \
+        MIRT__FIELD(type, "activity_regularizer", REGULARIZER, at activity_regularizer), \
+        {"depthwise_constraint", MIRT__FIELD_CONSTRAINT, offsetof(type, at depthwise_constraint), true}, \
+        {"bias_constraint", MIRT__FIELD_CONSTRAINT, offsetof(type, at bias_constraint), true}
 static const mirt__field mirt__depthwise_conv2d_fields[] = {MIRT__DEPTHWISE_FIELDS(mirt_depthwise_conv2d_desc, )};
 static const mirt__field mirt__separable_conv2d_fields[] = {
     MIRT__OWN_FIELD(mirt_separable_conv2d_desc, INT, filters),
     MIRT__DEPTHWISE_FIELDS(mirt_separable_conv2d_desc, depthwise.),
     MIRT__OWN_FIELD(mirt_separable_conv2d_desc, INITIALIZER, pointwise_initializer),
-    MIRT__OWN_FIELD(mirt_separable_conv2d_desc, REGULARIZER, pointwise_regularizer)};
+    MIRT__OWN_FIELD(mirt_separable_conv2d_desc, REGULARIZER, pointwise_regularizer),
+    MIRT__OPTIONAL_FIELD(mirt_separable_conv2d_desc, CONSTRAINT, pointwise_constraint)};
 #undef MIRT__DEPTHWISE_FIELDS
 
 MIRT__LAYER(conv2d, "Conv2D", "conv2d", 1, 1, mirt__conv2d_fields, mirt_conv2d_desc);
@@ -47917,10 +48101,11 @@ MIRT_API mirt_tensor *mirt_augmentation_layer(mirt_tensor *x, const mirt_augment
 /* gamma or beta, or NULL if the layer has none; *ok: no error. */
 static mirt_tensor *mirt__norm_weight(mirt__layer *layer, const char *name, const mirt_shape *shape, bool none,
                                       mirt_initializer *initializer, mirt_initializer fallback,
-                                      const mirt_regularizer *regularizer, bool *ok) {
+                                      const mirt_regularizer *regularizer, const mirt_constraint *constraint,
+                                      bool *ok) {
     mirt__default_initializer(initializer, fallback);
     if (none || !*ok) return NULL;
-    mirt_tensor *w = mirt__weight_add(layer, name, shape, initializer, fallback, regularizer);
+    mirt_tensor *w = mirt__weight_add(layer, name, shape, initializer, fallback, regularizer, constraint);
     *ok = w != NULL;
     return w;
 }
@@ -47947,9 +48132,9 @@ static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x) {
     own->momentum = round((double)d->momentum * 1e7) / 1e7; /* 0.99, not the float next to it */
     own->synchronized = d->synchronized;
     mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
-                                           &d->gamma_regularizer, &good);
+                                           &d->gamma_regularizer, &d->gamma_constraint, &good);
     mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
-                                          &d->beta_regularizer, &good);
+                                          &d->beta_regularizer, &d->beta_constraint, &good);
     mirt__default_initializer(&d->moving_mean_initializer, mirt_zeros());
     mirt__default_initializer(&d->moving_variance_initializer, mirt_ones());
     if (good) in[1] = mirt__variable_add(layer, "moving_mean", &shape, &d->moving_mean_initializer, false);
@@ -47994,9 +48179,9 @@ static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x) {
     MIRT__OF(&a, norm)->last_axes = shape.rank;
     MIRT__OF(&a, norm)->scaling.epsilon = d->epsilon;
     mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
-                                           &d->gamma_regularizer, &good);
+                                           &d->gamma_regularizer, &d->gamma_constraint, &good);
     mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
-                                          &d->beta_regularizer, &good);
+                                          &d->beta_regularizer, &d->beta_constraint, &good);
     if (!good || !(x = mirt__axes_last(x, axes, false))) return NULL;
     return mirt__axes_last(mirt__layer_norm_op(x, gamma, beta, &a), axes, true);
 }
@@ -48062,9 +48247,9 @@ static mirt_tensor *mirt__group_norm_build(mirt__layer *layer, mirt_tensor *x) {
     }
     if (!mirt__norm_epsilon(d->epsilon)) return NULL;
     mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
-                                           &d->gamma_regularizer, &good);
+                                           &d->gamma_regularizer, &d->gamma_constraint, &good);
     mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
-                                          &d->beta_regularizer, &good);
+                                          &d->beta_regularizer, &d->beta_constraint, &good);
     return good ? mirt__group_norm_op(x, groups, d->epsilon, gamma, beta) : NULL;
 }
 
@@ -48082,7 +48267,9 @@ static mirt_tensor *mirt__unit_normalization_build(mirt__layer *layer, mirt_tens
         MIRT__FIELD(desc, "scale", NO, no_scale), MIRT__OWN_FIELD(desc, INITIALIZER, beta_initializer), \
         MIRT__OWN_FIELD(desc, INITIALIZER, gamma_initializer)
 #define MIRT__NORM_REGULARIZERS(desc) \
-    MIRT__OWN_FIELD(desc, REGULARIZER, beta_regularizer), MIRT__OWN_FIELD(desc, REGULARIZER, gamma_regularizer)
+    MIRT__OWN_FIELD(desc, REGULARIZER, beta_regularizer), MIRT__OWN_FIELD(desc, REGULARIZER, gamma_regularizer), \
+        MIRT__OPTIONAL_FIELD(desc, CONSTRAINT, beta_constraint), \
+        MIRT__OPTIONAL_FIELD(desc, CONSTRAINT, gamma_constraint)
 static const mirt__field mirt__batch_norm_fields[] = {
     MIRT__OWN_FIELD(mirt_batch_norm_desc, FLOAT, momentum), MIRT__NORM_FIELDS(mirt_batch_norm_desc),
     MIRT__OWN_FIELD(mirt_batch_norm_desc, INITIALIZER, moving_mean_initializer),
@@ -48210,16 +48397,17 @@ MIRT__LIB mirt_tensor *mirt__axes_last(mirt_tensor *x, unsigned axes, bool back)
     return moves ? mirt_transpose(x, back ? inverse : order) : x;
 }
 
-/* factor * sum of kind(w). */
-MIRT__TRAINING mirt_tensor *mirt__penalty(mirt_tensor *w, mirt__unary_kind kind, float factor) {
-    const unsigned all = (1u << w->shape.rank) - 1;
-    return mirt__unary_op(MIRT__AFFINE, mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(kind, w, 0, 0), all, false),
-                          factor, 0);
+/* factor * sum of kind(x), of each row where there are some. */
+MIRT__TRAINING mirt_tensor *mirt__penalty(mirt_tensor *x, mirt__unary_kind kind, float factor) {
+    const unsigned all = ((1u << x->shape.rank) - 1) & ~(mirt__is_batched(&x->shape) ? 1u : 0u);
+    x = mirt__unary_op(kind, x, 0, 0);
+    if (all) x = mirt__reduce_op(MIRT__REDUCE_SUM, x, all, false);
+    return mirt__unary_op(MIRT__AFFINE, x, factor, 0);
 }
 
-/* Adds l1 * sum |w| + l2 * sum w^2 to the loss. */
-static bool mirt__regularize(mirt__layer *layer, mirt_tensor *w, const mirt_regularizer *r) {
-    if (!w) return false;
+/* Adds l1 * sum |x| + l2 * sum x^2 to the loss. */
+static bool mirt__regularize(mirt__layer *layer, mirt_tensor *x, const mirt_regularizer *r) {
+    if (!x) return false;
     if (!(r->l1 >= 0 && r->l2 >= 0 && isfinite(r->l1) && isfinite(r->l2))) {
         return mirt__fail(MIRT_E_INVALID,
                           "the factors of a regularizer are %g and %g; they must be finite and not negative",
@@ -48227,31 +48415,75 @@ static bool mirt__regularize(mirt__layer *layer, mirt_tensor *w, const mirt_regu
                false;
     }
     if (!MIRT__TRAINS || (r->l1 == 0 && r->l2 == 0)) return true;
-    mirt_tensor *l1 = r->l1 != 0 ? mirt__penalty(w, MIRT__ABS, r->l1) : NULL,
-                *l2 = r->l2 != 0 ? mirt__penalty(w, MIRT__SQUARE, r->l2) : NULL;
+    mirt_tensor *l1 = r->l1 != 0 ? mirt__penalty(x, MIRT__ABS, r->l1) : NULL,
+                *l2 = r->l2 != 0 ? mirt__penalty(x, MIRT__SQUARE, r->l2) : NULL;
     mirt_tensor *penalty = r->l1 == 0 ? l2 : r->l2 == 0 ? l1 : mirt__binary_op(MIRT__ADD, l1, l2);
     if (!penalty) return false;
     penalty->node->a.regularizer = true;
     return mirt__term_add(layer->model, penalty);
 }
 
+MIRT__LIB mirt_tensor *mirt__regularize_activity(mirt__layer *layer, mirt_tensor *y, const mirt_regularizer *r) {
+    return mirt__regularize(layer, y, r) ? y : NULL;
+}
+
+/* Keras's defaults, and what can be done to a weight of this rank. */
+static bool mirt__constraint_check(const mirt_constraint *c, int rank) {
+    const bool norm = c->kind != MIRT_NON_NEG;
+    if (c->kind == MIRT_NO_CONSTRAINT) return true;
+    if ((int)c->kind < 0 || c->kind >= MIRT__CONSTRAINT_COUNT)
+        return mirt__fail(MIRT_E_INVALID, "invalid constraint (%d)", (int)c->kind), false;
+    if (norm && (c->axis < 1 || c->axis >> rank))
+        return mirt__fail(MIRT_E_INVALID, "axis of a constraint is %d; bits 0 to %d are axes of the weight", c->axis,
+                          rank - 1),
+               false;
+    if (c->min_value >= 0 && c->max_value >= c->min_value && c->max_value <= FLT_MAX && c->rate >= 0 && c->rate <= 1)
+        return true;
+    return mirt__fail(MIRT_E_INVALID,
+                      "a constraint of norms from %g to %g at rate %g: they must be finite, not negative and in this "
+                      "order, and a rate at most 1",
+                      (double)c->min_value, (double)c->max_value, (double)c->rate),
+           false;
+}
+
 MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape,
                                         mirt_initializer *initializer, mirt_initializer fallback,
-                                        const mirt_regularizer *regularizer) {
+                                        const mirt_regularizer *regularizer, const mirt_constraint *constraint) {
     mirt__default_initializer(initializer, fallback);
+    if (!mirt__constraint_check(constraint, shape->rank)) return NULL;
     mirt_tensor *w = mirt__variable_add(layer, name, shape, initializer, true);
+    if (w) layer->model->variable[w->node->a.index].constraint = *constraint;
     return mirt__regularize(layer, w, regularizer) ? w : NULL;
 }
 
-MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, bool no_bias,
-                                                 mirt_initializer *initializer, const mirt_regularizer *regularizer,
-                                                 mirt_activation_kind activation) {
-    mirt__default_initializer(initializer, mirt_zeros());
-    if (x && !no_bias) {
+MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, const mirt__outcome *f) {
+    mirt__default_initializer(f->initializer, mirt_zeros());
+    if (x && !f->no_bias) {
         mirt_shape shape = MIRT_SHAPE(mirt__last_dim(x));
-        x = mirt__bias_add_op(x, mirt__weight_add(layer, "bias", &shape, initializer, mirt_zeros(), regularizer));
+        x = mirt__bias_add_op(x, mirt__weight_add(layer, "bias", &shape, f->initializer, mirt_zeros(), f->regularizer,
+                                                  f->constraint));
     }
-    return mirt__activation_op(activation, x);
+    return mirt__regularize_activity(layer, mirt__activation_op(f->activation, x), f->activity);
+}
+
+static mirt_constraint mirt__constraint_of(mirt_constraint_kind kind, float least, float most, float rate, int axis) {
+    mirt_constraint c;
+    memset(&c, 0, sizeof c);
+    c.kind = kind;
+    c.min_value = least;
+    c.max_value = most;
+    c.rate = rate;
+    c.axis = axis;
+    return c;
+}
+
+MIRT_API mirt_constraint mirt_max_norm(float max_value, int axis) {
+    return mirt__constraint_of(MIRT_MAX_NORM, 0, max_value, 1, axis);
+}
+MIRT_API mirt_constraint mirt_non_neg(void) { return mirt__constraint_of(MIRT_NON_NEG, 0, 0, 0, 0); }
+MIRT_API mirt_constraint mirt_unit_norm(int axis) { return mirt__constraint_of(MIRT_UNIT_NORM, 1, 1, 1, axis); }
+MIRT_API mirt_constraint mirt_min_max_norm(float min_value, float max_value, float rate, int axis) {
+    return mirt__constraint_of(MIRT_MIN_MAX_NORM, min_value, max_value, rate, axis);
 }
 
 /* Searches the layers of the model, or those inside of the layer being built. */
@@ -49775,6 +50007,16 @@ static const mirt__object_class mirt__initializer_classes[MIRT__INIT_COUNT] = {
     {"RandomNormal", mirt__normal_fields, 2},
     {"TruncatedNormal", mirt__normal_fields, 2},
     {"VarianceScaling", mirt__scaling_fields, 3}};
+static const mirt__field mirt__norm_range_fields[] = {MIRT__OWN_FIELD(mirt_constraint, FLOAT, min_value),
+                                                      MIRT__OWN_FIELD(mirt_constraint, FLOAT, max_value),
+                                                      MIRT__OWN_FIELD(mirt_constraint, FLOAT, rate),
+                                                      MIRT__OWN_FIELD(mirt_constraint, INT, axis)};
+static const mirt__object_class mirt__constraint_classes[MIRT__CONSTRAINT_COUNT] = {
+    {"None", NULL, 0},
+    {"MaxNorm", mirt__norm_range_fields, 4},
+    {"NonNeg", NULL, 0},
+    {"UnitNorm", mirt__norm_range_fields, 4},
+    {"MinMaxNorm", mirt__norm_range_fields, 4}};
 static const mirt__object_class mirt__regularizer_class = {"L1L2", mirt__regularizer_fields, 2};
 
 #endif
@@ -49880,6 +50122,17 @@ static mirt_status mirt__read_regularizer(const mirt__json *object, const char *
                                     : mirt__read_object(object, key, &mirt__regularizer_class, 1, &index, out);
 }
 
+MIRT__STATIC_ASSERT(MIRT__CONSTRAINT_COUNT <= MIRT__MAX_CLASSES, "mirt__read_object has room for each constraint");
+static mirt_status mirt__read_constraint(const mirt__json *object, const char *key, mirt_constraint *out) {
+    int kind;
+    memset(out, 0, sizeof *out);
+    if (mirt__lacks(object, key)) return MIRT_OK;
+    if (mirt__read_object(object, key, mirt__constraint_classes, MIRT__CONSTRAINT_COUNT, &kind, out) != MIRT_OK)
+        return mirt_last_status();
+    out->kind = (mirt_constraint_kind)kind;
+    return MIRT_OK;
+}
+
 /* Reads [[top, bottom], [left, right]], not negative. */
 static mirt_status mirt__read_2x2(const mirt__json *object, const char *key, int out[4]) {
     const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
@@ -49966,6 +50219,7 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
                           schedule->boundaries + 1, index);
     case MIRT__FIELD_INITIALIZER: return mirt__read_initializer(config, name, (mirt_initializer *)at);
     case MIRT__FIELD_REGULARIZER: return mirt__read_regularizer(config, name, (mirt_regularizer *)at);
+    case MIRT__FIELD_CONSTRAINT: return mirt__read_constraint(config, name, (mirt_constraint *)at);
     case MIRT__FIELD_CHANNELS:
     case MIRT__FIELD_FLOAT2:
         index = field->kind == MIRT__FIELD_FLOAT2 ? 2 : MIRT_MAX_CHANNELS;
@@ -50464,6 +50718,9 @@ MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, cons
     case MIRT__FIELD_REGULARIZER:
         if (mirt__fields_zero(mirt__regularizer_fields, 2, at)) mirt__text_add(out, "null");
         else mirt__write_object(out, &mirt__regularizer_class, at);
+        break;
+    case MIRT__FIELD_CONSTRAINT: /* optional: it is one */
+        mirt__write_object(out, &mirt__constraint_classes[((const mirt_constraint *)at)->kind], at);
         break;
     case MIRT__FIELD_CHANNELS: mirt__write_floats(out, real, MIRT_MAX_CHANNELS); break;
     case MIRT__FIELD_FLOAT2: mirt__write_floats(out, real, 2); break;
@@ -51224,7 +51481,7 @@ MIRT__TRAINING bool mirt__term_counts(const mirt__graph *graph, const mirt_model
                                       int first, bool again) {
     const mirt__node *node = term->node;
     if (again && mirt__of_weights(&model->graph, term)) return false;
-    if (!graph->root || !node->a.regularizer) return true;
+    if (!graph->root || !node->a.regularizer || mirt__is_batched(&term->shape)) return true;
     while (!mirt__is_variable(node)) node = node->in[0]->node;
     return mirt__is_trained(&graph->root->variable[first + node->a.index]);
 }
@@ -51852,7 +52109,7 @@ MIRT__TRAINING mirt__weight_kind mirt__term_weight(const mirt_tensor *term) {
 }
 
 MIRT__TRAINING void mirt__warn_of_mean(const mirt_function *f, const mirt_tensor *term) {
-    if (mirt__term_weight(term) != MIRT__WEIGHT_SHARE) return;
+    if (term->node->a.regularizer || mirt__term_weight(term) != MIRT__WEIGHT_SHARE) return;
     mirt__log(f->model->strategy, MIRT_LOG_WARNING,
               "%s: a loss was handed in as a mean over a replica's rows; it is weighted by their number. Hand in one "
               "value a sample: the library divides by the global batch",
@@ -51861,6 +52118,11 @@ MIRT__TRAINING void mirt__warn_of_mean(const mirt_function *f, const mirt_tensor
 
 MIRT__TRAINING_LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *values) {
     const bool batched = values && mirt__is_batched(&values->shape);
+    if (values && values->node->a.regularizer && model->config.reduction == MIRT_SUM) {
+        if ((values = mirt__reduce_op(MIRT__REDUCE_MEAN, values, 1u, false)) != NULL)
+            values->node->a.regularizer = true;
+        return values;
+    }
     if (!values || values->shape.rank < (batched ? 2 : 1) || (!batched && mirt__shape_count(&values->shape) == 1))
         return values;
     return model->config.reduction == MIRT_SUM ? mirt_reduce_sum(values, 0, false) : mirt_reduce_mean(values, 0, false);
@@ -52575,6 +52837,8 @@ static bool mirt__loss_total_add(mirt_function *f, const mirt__fit_body *body, m
     if (!term) return false;
     if (mirt__is_batched(&term->shape)) {
         if (!(term = mirt__sample_value(f->model, term))) return false;
+    }
+    if (mirt__is_batched(&term->shape)) {
         total->samples = total->samples ? mirt__binary_op(MIRT__ADD, total->samples, term) : term;
         return total->samples != NULL;
     }
@@ -55285,8 +55549,36 @@ static void mirt__rule_update(void *user, const mirt__where *where, mirt__range 
     }
 }
 
+/* Whether the step updates it, and what it becomes is constrained. */
+static bool mirt__is_constrained(const mirt_function *f, const mirt__variable *v) {
+    const int64_t first = (int64_t)(v->offset / sizeof(mirt__real));
+    bool updated = false;
+    for (int i = 0; i < f->step.num_ranges && !updated && v->constraint.kind; i++)
+        updated = f->step.range[i].begin <= first && first < f->step.range[i].end;
+    return updated && mirt__is_trained(v);
+}
+
+static void mirt__rule_constrain(void *user, const mirt__where *where, mirt__real *weight) {
+    const mirt_function *f = (const mirt_function *)user;
+    for (int i = 0; i < f->root->num_variables; i++) {
+        const mirt__variable *v = &f->root->variable[i];
+        mirt__constrain c;
+        if (!mirt__is_constrained(f, v)) continue;
+        memset(&c, 0, sizeof c);
+        c.constraint = v->constraint;
+        c.rank = v->shape.rank;
+        memcpy(c.dim, v->shape.dim, sizeof c.dim);
+        c.w = weight + v->offset / sizeof *weight;
+        f->model->strategy->kernels->constrain(&c, where);
+    }
+}
+
 MIRT__LIB void mirt__rule_set(mirt_function *f) {
     mirt__rule *rule = &f->step.rule;
+    rule->constrain = NULL;
+    for (int i = 0; i < f->root->num_variables; i++) {
+        if (mirt__is_constrained(f, &f->root->variable[i])) rule->constrain = mirt__rule_constrain;
+    }
     rule->user = f;
     rule->norms = f->step.float16 || mirt__optimizer_norms(&f->model->config.optimizer);
     rule->piece = f->model->piece;
@@ -58096,6 +58388,17 @@ MIRT__LIB bool mirt__leases_over(const mirt__leases *l) {
 
 /* What the messages between workers and servers hold of a model. */
 
+/* A server has a part of the weights, in which a norm may be incomplete. */
+static mirt_status mirt__payload_check(const mirt__payload *p) {
+    for (int i = 0; i < p->root->num_variables && p->servers > 1; i++) {
+        const mirt__variable *v = &p->root->variable[i];
+        if (v->constraint.kind && mirt__is_trained(v))
+            return mirt__fail(MIRT_E_INVALID, "%s has a constraint, which takes a single server; there are %d", v->name,
+                              p->servers);
+    }
+    return MIRT_OK;
+}
+
 MIRT__LIB mirt_status mirt__payload_create(mirt__payload *p, mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     memset(p, 0, sizeof *p);
@@ -58104,6 +58407,7 @@ MIRT__LIB mirt_status mirt__payload_create(mirt__payload *p, mirt_function *f) {
     p->function = f;
     p->servers = s->servers;
     p->workers = s->peers->size - s->servers;
+    if (mirt__payload_check(p) != MIRT_OK) return mirt_last_status();
     p->trained = (int64_t)(f->step.gradient_bytes / sizeof(mirt__real));
     p->numbers = 2 + MIRT_MAX_OUTPUTS;
     for (int i = 0; i < f->model->num_metrics; i++) p->numbers += mirt__sums_of(f, i);

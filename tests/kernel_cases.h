@@ -670,6 +670,37 @@ static void accuracy_run(const job *j, const mirt__kernels *k, const mirt__where
     k->accuracy(&a, where);
 }
 
+/* ---- constraints */
+
+enum { W_KIND, W_AXES, W_RANK, W_DIM };
+static const int32_t constrain_shapes[][MAX_NUMBERS] = {{MIRT_NON_NEG, 0, 2, 7, 33},
+                                                        {MIRT_MAX_NORM, 1, 2, 300, 33},
+                                                        {MIRT_MAX_NORM, 1, 1, 70},
+                                                        {MIRT_MAX_NORM, 7, 4, 3, 2, 5, 131},
+                                                        {MIRT_UNIT_NORM, 1, 2, 9, 10},
+                                                        {MIRT_UNIT_NORM, 5, 3, 4, 5, 6},
+                                                        {MIRT_MIN_MAX_NORM, 2, 2, 65, 40},
+                                                        {MIRT_MIN_MAX_NORM, 11, 4, 2, 3, 4, 5},
+                                                        {SHAPE_END}};
+static void constrain_plan(job *j) {
+    int64_t count = 1;
+    for (int i = 0; i < j->s[W_RANK]; i++) count *= j->s[W_DIM + i];
+    j->buffer[add_buffer(j, INOUT, MIRT_FLOAT32, UNIT, 0, count)].roundings = 4;
+}
+static void constrain_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__constrain c;
+    memset(&c, 0, sizeof c);
+    c.constraint.kind = (mirt_constraint_kind)j->s[W_KIND];
+    c.constraint.axis = j->s[W_AXES];
+    c.constraint.min_value = 0.9f;
+    c.constraint.max_value = 1.1f;
+    c.constraint.rate = c.constraint.kind == MIRT_MIN_MAX_NORM ? 0.75f : 1;
+    c.rank = j->s[W_RANK];
+    for (int i = 0; i < c.rank; i++) c.dim[i] = j->s[W_DIM + i];
+    c.w = out_at(j, 0);
+    k->constrain(&c, where);
+}
+
 /* ---- optimizers: three or four roundings per number, and one for each part */
 
 enum { U_KIND, U_COUNT, U_PARTS, U_COPIES, U_MOMENTUM, U_MORE, U_SHAPED };
@@ -778,6 +809,7 @@ static const kernel_case kernel_cases[] = {
     {"accuracy", accuracy_plan, accuracy_run, accuracy_shapes},
     {"dropout", dropout_plan, dropout_run, dropout_shapes},
     {"gaussian_noise", gaussian_noise_plan, gaussian_noise_run, dropout_shapes},
+    {"constrain", constrain_plan, constrain_run, constrain_shapes},
     {"cast", cast_plan, cast_run, cast_shapes},
     {"one_hot", one_hot_plan, one_hot_run, one_hot_shapes},
     {"resize", resize_plan, resize_run, resize_shapes},

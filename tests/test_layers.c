@@ -191,6 +191,7 @@ static mirt_tensor *row_transpose_dilated(mirt_tensor *x) {
     d.dilation[0] = 2;
     return mirt_conv2d_transpose(x, &d);
 }
+static mirt_tensor *row_activity(mirt_tensor *x) { return mirt_activity_regularization(x, 0, 0); }
 static mirt_tensor *row_transpose_groups(mirt_tensor *x) {
     mirt_conv2d_desc d = conv(6, 3, 4, 2, MIRT_VALID);
     d.strides[1] = 3;
@@ -438,6 +439,7 @@ static const struct {
     {"activation exponential", act_exponential},
     {"activation log_softmax", act_log_softmax},
     {"activation gelu_approximate", act_gelu_approximate},
+    {"activity_regularization", row_activity},
 };
 
 /* >>against Keras */

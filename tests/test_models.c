@@ -219,16 +219,13 @@ static bool drop_body(mirt_function *f, void *user) {
            MIRT_OK;
 }
 
-/* Ones through Dropout(0.5, noise_shape) in training, with so many replicas. */
-static bool drop_ones(int replicas, mirt_shape noise, float (*out)[NOISE]) {
+/* Ones through a layer in training, with so many replicas. */
+static bool pass_ones(int replicas, mirt_tensor *(*layer)(mirt_tensor *x), float (*out)[NOISE]) {
     mirt_strategy *s = strategy_of(1, replicas, 1);
     mirt_model *m = mirt_model_create(s, "drops");
-    ZEROED(mirt_dropout_desc, d);
     ZEROED(mirt_global_batch, batch);
     size_t written = 0;
-    d.rate = 0.5f;
-    d.noise_shape = noise;
-    mirt_model_output(m, mirt_dropout_layer(mirt_input(m, MIRT_SHAPE(NOISE_H, NOISE_W, NOISE_C)), &d));
+    mirt_model_output(m, layer(mirt_input(m, MIRT_SHAPE(NOISE_H, NOISE_W, NOISE_C))));
     mirt_compile(m, NULL);
     mirt_array x = mirt_make_array(ones, MIRT_FLOAT32, MIRT_SHAPE(NOISE_ROWS, NOISE_H, NOISE_W, NOISE_C)), none;
     memset(&none, 0, sizeof none);
@@ -241,6 +238,58 @@ static bool drop_ones(int replicas, mirt_shape noise, float (*out)[NOISE]) {
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
     return good;
+}
+
+/* Dropout(0.5, noise_shape). */
+static mirt_shape noise_shape;
+static mirt_tensor *noise_dropout(mirt_tensor *x) {
+    ZEROED(mirt_dropout_desc, d);
+    d.rate = 0.5f;
+    d.noise_shape = noise_shape;
+    return mirt_dropout_layer(x, &d);
+}
+static bool drop_ones(int replicas, mirt_shape noise, float (*out)[NOISE]) {
+    noise_shape = noise;
+    return pass_ones(replicas, noise_dropout, out);
+}
+
+static mirt_tensor *spatial(mirt_tensor *x) { return mirt_spatial_dropout2d(x, 0.5f); }
+static mirt_tensor *noisy(mirt_tensor *x) { return mirt_gaussian_noise(x, 0.25f); }
+
+static void check_spatial_dropout(void) {
+    bool good = pass_ones(1, spatial, dropped);
+    int kept = 0, odd = 0;
+    for (int i = 0; i < NOISE_ROWS * NOISE; i++) {
+        const float value = dropped[i / NOISE][i % NOISE];
+        kept += value == 2;
+        odd += value != dropped[i / NOISE][i % NOISE_C] || (value != 0 && value != 2);
+    }
+    ok(good && !odd && kept > NOISE_ROWS * NOISE / 3 && kept < NOISE_ROWS * NOISE * 2 / 3,
+       "SpatialDropout2D: whole channels, %d of %d are kept", kept, NOISE_ROWS * NOISE);
+    good = pass_ones(5, spatial, dropped_2);
+    ok(good && memcmp(dropped, dropped_2, sizeof dropped) == 0, "the same with five replicas");
+}
+
+/* The moments of NOISE_ROWS * NOISE numbers, within four of their standard errors. */
+static void check_noise(void) {
+    bool good = pass_ones(1, noisy, dropped);
+    const int count = NOISE_ROWS * NOISE;
+    double mean = 0, square = 0, fourth = 0, beyond = 0;
+    int same = 0;
+    for (int i = 0; i < count; i++) {
+        const double z = ((double)dropped[i / NOISE][i % NOISE] - 1) / 0.25;
+        mean += z / count;
+        square += z * z / count;
+        fourth += z * z * z * z / count;
+        beyond += fabs(z) > 1.959964 ? 1.0 / count : 0;
+        same += i >= NOISE && dropped[i / NOISE][i % NOISE] == dropped[i / NOISE - 1][i % NOISE];
+    }
+    const double error = 4 / sqrt(count);
+    ok(good && fabs(mean) < error && fabs(square - 1) < error * sqrt(2.0) && fabs(fourth - 3) < error * sqrt(96.0) &&
+           fabs(beyond - 0.05) < error * sqrt(0.0475) && !same,
+       "GaussianNoise: mean %.3f, variance %.3f, fourth moment %.2f, %.3f beyond 1.96", mean, square, fourth, beyond);
+    good = pass_ones(5, noisy, dropped_2);
+    ok(good && memcmp(dropped, dropped_2, sizeof dropped) == 0, "the same with five replicas");
 }
 
 static void check_stochastic_depth(void) {
@@ -498,6 +547,8 @@ int main(void) {
         check_structure(&golden_networks[i]);
     draw();
     for (size_t i = 0; i < sizeof golden_forwards / sizeof golden_forwards[0]; i++) check_values(&golden_forwards[i]);
+    check_spatial_dropout();
+    check_noise();
     check_stochastic_depth();
     static const char *const trained[] = {"mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "resnet18",
                                           "resnet34", "resnet50", "resnet101", "vgg16", "efficientnet_v2_b0"};

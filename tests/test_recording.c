@@ -48,6 +48,7 @@ static mirt_array array(void) { return mirt_make_array(numbers, MIRT_FLOAT32, MI
     X(mirt_relu_layer(x, NULL)) X(mirt_leaky_relu_layer(x, 0.1f)) X(mirt_elu_layer(x, 1)) X(mirt_prelu(x, NULL)) \
     X(mirt_softmax_layer(x)) X(mirt_softmax_axis(x, 1)) \
     X(mirt_unit_normalization(x, -1)) X(mirt_gaussian_noise(x, 0.5f)) X(mirt_spatial_dropout2d(x, 0.5f)) \
+    X(mirt_activity_regularization(x, 0.5f, 0.25f)) \
     X(mirt_adaptive_max_pool2d(x, 1, 1)) X(mirt_adaptive_average_pool2d(x, 1, 1)) \
     X(mirt_group_norm(x, &(mirt_group_norm_desc){.groups = 1})) \
     X(mirt_batch_norm(x, NULL)) X(mirt_layer_norm(x, NULL)) \

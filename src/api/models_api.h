@@ -218,6 +218,23 @@ typedef struct mirt_regularizer {
     float l1, l2;
 } mirt_regularizer;
 
+typedef enum mirt_constraint_kind {
+    MIRT_NO_CONSTRAINT = 0, MIRT_MAX_NORM, MIRT_NON_NEG, MIRT_UNIT_NORM, MIRT_MIN_MAX_NORM, MIRT__CONSTRAINT_COUNT
+} mirt_constraint_kind;
+/* What a weight is made to fulfill after every update of it. Values by the functions below; all zeros: nothing. */
+typedef struct mirt_constraint {
+    mirt_constraint_kind kind;
+    float min_value, max_value, rate; /* of norms; rate: the part of the way that a weight is moved */
+    int axis; /* bits: a norm is over these axes */
+} mirt_constraint;
+
+/* Keras: constraints.MaxNorm, NonNeg, UnitNorm, MinMaxNorm. Bits of `axis` are axes of the weight: 1 is Keras's
+   default, 0, one norm for each unit of a dense layer; 7 is [0, 1, 2], one for each filter of a convolution. */
+MIRT_API mirt_constraint mirt_max_norm(float max_value, int axis);
+MIRT_API mirt_constraint mirt_non_neg(void);
+MIRT_API mirt_constraint mirt_unit_norm(int axis);
+MIRT_API mirt_constraint mirt_min_max_norm(float min_value, float max_value, float rate, int axis);
+
 typedef struct mirt_dense_desc {
     int units;
     mirt_activation_kind activation;
@@ -225,6 +242,8 @@ typedef struct mirt_dense_desc {
     mirt_initializer kernel_initializer; /* default glorot_uniform */
     mirt_initializer bias_initializer;   /* default zeros */
     mirt_regularizer kernel_regularizer, bias_regularizer;
+    mirt_regularizer activity_regularizer; /* of the output: adds its penalty's mean over samples to the loss */
+    mirt_constraint kernel_constraint, bias_constraint;
     const char *name;                    /* default dense, dense_1, ... */
 } mirt_dense_desc;
 
@@ -240,7 +259,8 @@ typedef struct mirt_conv2d_desc {
     bool no_bias;
     mirt_initializer kernel_initializer; /* default glorot_uniform */
     mirt_initializer bias_initializer;   /* default zeros */
-    mirt_regularizer kernel_regularizer, bias_regularizer;
+    mirt_regularizer kernel_regularizer, bias_regularizer, activity_regularizer;
+    mirt_constraint kernel_constraint, bias_constraint;
     const char *name;
 } mirt_conv2d_desc;
 
@@ -252,7 +272,8 @@ typedef struct mirt_depthwise_conv2d_desc {
     bool no_bias;
     mirt_initializer depthwise_initializer; /* default glorot_uniform */
     mirt_initializer bias_initializer;      /* default zeros */
-    mirt_regularizer depthwise_regularizer, bias_regularizer;
+    mirt_regularizer depthwise_regularizer, bias_regularizer, activity_regularizer;
+    mirt_constraint depthwise_constraint, bias_constraint;
     const char *name;
 } mirt_depthwise_conv2d_desc;
 
@@ -261,6 +282,7 @@ typedef struct mirt_separable_conv2d_desc {
     mirt_depthwise_conv2d_desc depthwise;   /* the first part, and bias, activation and name of the whole */
     mirt_initializer pointwise_initializer; /* default glorot_uniform */
     mirt_regularizer pointwise_regularizer;
+    mirt_constraint pointwise_constraint;
 } mirt_separable_conv2d_desc;
 
 typedef struct mirt_pool2d_desc {
@@ -293,6 +315,7 @@ typedef struct mirt_batch_norm_desc {
     mirt_initializer beta_initializer, gamma_initializer;                  /* default zeros, ones */
     mirt_initializer moving_mean_initializer, moving_variance_initializer; /* default zeros, ones */
     mirt_regularizer beta_regularizer, gamma_regularizer;
+    mirt_constraint beta_constraint, gamma_constraint;
     const char *name;
 } mirt_batch_norm_desc;
 
@@ -304,6 +327,7 @@ typedef struct mirt_layer_norm_desc {
     bool no_scale;  /* without gamma */
     mirt_initializer beta_initializer, gamma_initializer; /* default zeros, ones */
     mirt_regularizer beta_regularizer, gamma_regularizer;
+    mirt_constraint beta_constraint, gamma_constraint;
     const char *name;
 } mirt_layer_norm_desc;
 
@@ -314,6 +338,7 @@ typedef struct mirt_group_norm_desc {
     bool no_scale;  /* without gamma */
     mirt_initializer beta_initializer, gamma_initializer; /* default zeros, ones */
     mirt_regularizer beta_regularizer, gamma_regularizer;
+    mirt_constraint beta_constraint, gamma_constraint;
     const char *name;
 } mirt_group_norm_desc;
 
@@ -342,6 +367,7 @@ typedef struct mirt_relu_desc {
 typedef struct mirt_prelu_desc {
     mirt_initializer alpha_initializer; /* default zeros */
     mirt_regularizer alpha_regularizer;
+    mirt_constraint alpha_constraint;
     int shared_axes;                    /* bits: 6 is height and width of images */
     const char *name;
 } mirt_prelu_desc;
@@ -400,6 +426,9 @@ MIRT_API mirt_tensor *mirt_spatial_dropout2d(mirt_tensor *x, float rate);
 /* Adds normal numbers with this standard deviation, in training only; keyed as those of dropout, and the same to the
    bit on all CPUs and GPUs. Keras: GaussianNoise. */
 MIRT_API mirt_tensor *mirt_gaussian_noise(mirt_tensor *x, float stddev);
+/* x itself, of which l1 * sum |x| + l2 * sum x^2, as a mean over samples, is added to the loss. Keras:
+   ActivityRegularization. */
+MIRT_API mirt_tensor *mirt_activity_regularization(mirt_tensor *x, float l1, float l2);
 /* (x - mean) / sqrt(variance) by channel, of which there are at most 4. Keras: Normalization(mean, variance). */
 MIRT_API mirt_tensor *mirt_normalization(mirt_tensor *x, const mirt_normalization_desc *desc);
 MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind);

@@ -99,7 +99,7 @@ MIRT__TRAINING mirt__weight_kind mirt__term_weight(const mirt_tensor *term) {
 }
 
 MIRT__TRAINING void mirt__warn_of_mean(const mirt_function *f, const mirt_tensor *term) {
-    if (mirt__term_weight(term) != MIRT__WEIGHT_SHARE) return;
+    if (term->node->a.regularizer || mirt__term_weight(term) != MIRT__WEIGHT_SHARE) return;
     mirt__log(f->model->strategy, MIRT_LOG_WARNING,
               "%s: a loss was handed in as a mean over a replica's rows; it is weighted by their number. Hand in one "
               "value a sample: the library divides by the global batch",
@@ -108,6 +108,11 @@ MIRT__TRAINING void mirt__warn_of_mean(const mirt_function *f, const mirt_tensor
 
 MIRT__TRAINING_LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *values) {
     const bool batched = values && mirt__is_batched(&values->shape);
+    if (values && values->node->a.regularizer && model->config.reduction == MIRT_SUM) {
+        if ((values = mirt__reduce_op(MIRT__REDUCE_MEAN, values, 1u, false)) != NULL)
+            values->node->a.regularizer = true;
+        return values;
+    }
     if (!values || values->shape.rank < (batched ? 2 : 1) || (!batched && mirt__shape_count(&values->shape) == 1))
         return values;
     return model->config.reduction == MIRT_SUM ? mirt_reduce_sum(values, 0, false) : mirt_reduce_mean(values, 0, false);

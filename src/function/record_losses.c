@@ -70,6 +70,8 @@ static bool mirt__loss_total_add(mirt_function *f, const mirt__fit_body *body, m
     if (!term) return false;
     if (mirt__is_batched(&term->shape)) {
         if (!(term = mirt__sample_value(f->model, term))) return false;
+    }
+    if (mirt__is_batched(&term->shape)) {
         total->samples = total->samples ? mirt__binary_op(MIRT__ADD, total->samples, term) : term;
         return total->samples != NULL;
     }

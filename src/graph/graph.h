@@ -122,7 +122,8 @@ typedef struct mirt__attrs {
     bool residual;         /* an input is added before the activation; normalization: the last one */
     bool half;             /* products of bfloat16 */
     bool winograd;         /* a convolution or gradient of its input may be taken by F(2x2, 3x3) */
-    bool regularizer;      /* the penalty of a weight: no term of the loss where that weight is not trained */
+    bool regularizer;      /* the penalty of a weight: no term of the loss where that weight is not trained; or, of each
+                              row, of an activity: a mean over rows, even where losses are summed */
     mirt_activation_kind activation; /* fused */
     /* Fused: times its slope; the last input is its output (normalization: known from x). */
     mirt_activation_kind mask_activation;

@@ -236,4 +236,68 @@ MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, c
                        mirt__common_reduce_max_back, &s);
 }
 
+/* >>constraints */
+
+typedef struct mirt__constrain_job {
+    const mirt__constrain *args;
+    mirt__common_reduction norms;
+} mirt__constrain_job;
+
+/* What weights of this norm are multiplied by, or (UNIT_NORM) divided by. */
+static float mirt__constrain_factor(const mirt_constraint *c, float norm) {
+    const float clipped = norm < c->min_value ? c->min_value : norm > c->max_value ? c->max_value : norm;
+    if (c->kind == MIRT_UNIT_NORM) return 1e-7f + norm;
+    return (c->rate * clipped + (1 - c->rate) * norm) / (1e-7f + norm);
+}
+
+static void mirt__common_constrain_norms(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__constrain_job *job = (const mirt__constrain_job *)args;
+    const mirt__common_reduction *s = &job->norms;
+    const mirt_constraint *c = &job->args->constraint;
+    (void)scratch;
+    for (int64_t i = begin; i < end; i++) {
+        const mirt__common_block b = mirt__common_block_of(s, i);
+        double sum[MIRT__REDUCE_COLUMNS];
+        float factor[MIRT__REDUCE_COLUMNS];
+        memset(sum, 0, sizeof sum);
+        for (int64_t at = 0; at < s->gone.count; at++) {
+            const float *w = job->args->w + b.x + mirt__common_stretch_of(&s->gone, at, 1).place;
+            for (int64_t j = 0; j < b.width; j++) sum[j] += (double)w[j] * (double)w[j];
+        }
+        for (int64_t j = 0; j < b.width; j++) factor[j] = mirt__constrain_factor(c, (float)sqrt(sum[j]));
+        for (int64_t at = 0; at < s->gone.count; at++) {
+            float *w = job->args->w + b.x + mirt__common_stretch_of(&s->gone, at, 1).place;
+            for (int64_t j = 0; j < b.width; j++)
+                w[j] = c->kind == MIRT_UNIT_NORM ? w[j] / factor[j] : w[j] * factor[j];
+        }
+    }
+}
+
+static void mirt__common_constrain_signs(const void *args, int64_t begin, int64_t end, void *scratch) {
+    float *w = ((const mirt__constrain_job *)args)->args->w;
+    (void)scratch;
+    for (int64_t i = begin; i < end; i++) w[i] = w[i] < 0 ? 0 : w[i];
+}
+
+MIRT__LIB void mirt__common_constrain(const mirt__constrain *args, const mirt__where *where) {
+    mirt__constrain_job job;
+    mirt__reduce r;
+    memset(&r, 0, sizeof r);
+    r.kind = MIRT__REDUCE_MAX; /* narrow blocks */
+    r.rank = args->rank;
+    r.axes = (unsigned)args->constraint.axis;
+    memcpy(r.dim, args->dim, sizeof r.dim);
+    job.args = args;
+    job.norms = mirt__common_reduction_of(&r);
+    const mirt__common_reduction *s = &job.norms;
+    if (args->constraint.kind == MIRT_NON_NEG) {
+        mirt__common_range(where, s->kept.count * s->columns * s->gone.count, MIRT__GRAIN,
+                           mirt__common_constrain_signs, &job);
+        return;
+    }
+    mirt__common_range(where, s->kept.count * s->blocks,
+                       mirt__common_step(s->gone.count * mirt__min(s->columns, s->wide)), mirt__common_constrain_norms,
+                       &job);
+}
+
 #include "optimize_end.inc"

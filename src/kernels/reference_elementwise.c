@@ -246,6 +246,31 @@ MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, in
     for (int64_t i = 0; i < count; i++) into[i] = into[i] + from[i];
 }
 
+MIRT__LIB void mirt__ref_constrain(const mirt__constrain *args) {
+    const mirt_constraint *c = &args->constraint;
+    const mirt__real eps = (mirt__real)1e-7, least = (mirt__real)c->min_value, most = (mirt__real)c->max_value;
+    mirt__reduce r;
+    memset(&r, 0, sizeof r);
+    r.rank = args->rank;
+    r.axes = (unsigned)c->axis;
+    memcpy(r.dim, args->dim, sizeof r.dim);
+    const mirt__ref_split s = mirt__ref_split_of(&r);
+    for (int64_t i = 0; i < s.kept.count; i++) {
+        double sum = 0;
+        for (int64_t j = 0; j < s.gone.count; j++) {
+            const double w = (double)args->w[mirt__ref_place(&s, i, j)];
+            sum += w * w;
+        }
+        const mirt__real norm = (mirt__real)sqrt(sum), clipped = norm < least ? least : norm > most ? most : norm,
+                         desired = (mirt__real)c->rate * clipped + (1 - (mirt__real)c->rate) * norm;
+        for (int64_t j = 0; j < s.gone.count; j++) {
+            mirt__real *w = &args->w[mirt__ref_place(&s, i, j)];
+            if (c->kind == MIRT_NON_NEG) *w = *w < 0 ? 0 : *w;
+            else *w = c->kind == MIRT_UNIT_NORM ? *w / (eps + norm) : *w * (desired / (eps + norm));
+        }
+    }
+}
+
 /* The gradient of element i: its parts added by the caller's tree, then scaled and clipped. */
 static mirt__real mirt__ref_gradient(const mirt__update *u, int64_t i) {
     mirt__real sum[MIRT__MAX_PARTS], result = u->part[0][i];

@@ -395,6 +395,16 @@ typedef struct mirt__update {
     bool overwrite;      /* and weight = average */
 } mirt__update;
 
+/* Makes a weight fulfill a constraint: for every place along the axes that are not in constraint.axis, whose norm is
+   the square root of the sum in double of squares in row-major order, w * (desired / (1e-7 + norm)); UNIT_NORM: w /
+   (1e-7 + norm). */
+typedef struct mirt__constrain {
+    mirt_constraint constraint;
+    int rank;
+    int64_t dim[MIRT_MAX_RANK];
+    mirt__real *w;
+} mirt__constrain;
+
 /* One checked transform of images (h, w, c) to images (oh, ow, c). */
 typedef struct mirt__transform {
     mirt_augmentation_kind kind;
@@ -437,7 +447,7 @@ typedef struct mirt__augment_rows {
     X(gather_grad, gather, COMMON, TRAIN) X(softmax, softmax, FAST, ALL) X(softmax_grad, softmax, COMMON, TRAIN) \
     X(loss, loss, FAST, TRAIN) X(accuracy, accuracy, COMMON, TRAIN) \
     X(dropout, dropout, FAST, TRAIN) X(gaussian_noise, dropout, FAST, TRAIN) X(cast, cast, COMMON, ALL) \
-    X(one_hot, one_hot, COMMON, ALL) \
+    X(one_hot, one_hot, COMMON, ALL) X(constrain, constrain, COMMON, TRAIN) \
     X(resize, resize, COMMON, ALL) X(resize_grad, resize, COMMON, TRAIN) X(norm_stats, norm, NORM, ALL) \
     X(normalize, norm, NORM, ALL) X(norm_grad_sums, norm, NORM, TRAIN) X(norm_grad_input, norm, NORM, TRAIN)
 

@@ -215,14 +215,29 @@ MIRT__TRAINING void mirt__apply_gradients(const mirt__step *step, int device) {
     }
 }
 
+/* Every device's own copy, of which others may have updated parts. False: the devices timed out. */
+MIRT__TRAINING bool mirt__apply_constraints(const mirt__step *step, int device) {
+    const mirt_strategy *s = step->strategy;
+    const mirt__where where = mirt__where_of(step, device);
+    if (!step->rule.constrain) return true;
+    if (s->able.shards && s->num_devices > 1) {
+        if (!mirt__step_meet(step, device, MIRT_PHASE_IMBALANCE, -1)) return false;
+        mirt__step_mark(step, device, MIRT_PHASE_UPDATE, -1, -1);
+    }
+    if (device < mirt__device_copies(s))
+        step->rule.constrain(step->rule.user, &where, (mirt__real *)(void *)step->weight[device]);
+    return true;
+}
+
 /* False: the devices timed out. */
 MIRT__TRAINING bool mirt__step_apply(mirt__step *step, int device) {
     const bool norms = mirt__step_norms(step);
     if (norms && !mirt__reduce_squares(step, device)) return false;
     if (norms && !step->rule.accepts(step->rule.user)) return true;
     mirt__apply_states(step, device);
-    if (step->num_ranges) mirt__apply_gradients(step, device);
-    return true;
+    if (!step->num_ranges) return true;
+    mirt__apply_gradients(step, device);
+    return mirt__apply_constraints(step, device);
 }
 
 MIRT__TRAINING_LIB void mirt__step_update(void *arg, int device) {

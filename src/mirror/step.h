@@ -44,6 +44,8 @@ typedef struct mirt__rule {
     /* Sets what the updates of [begin, end) have in common; `slot`: the device's optimizer state. */
     void (*prepare)(void *user, int device, char *const *slot, int64_t begin, int64_t end, mirt__update *update);
     void (*update)(void *user, const mirt__where *where, mirt__range range, mirt__update *update);
+    /* What is done to a copy of the weights once all of it is updated; NULL: nothing. */
+    void (*constrain)(void *user, const mirt__where *where, mirt__real *weight);
 } mirt__rule;
 
 /* How the processes sum the buckets. */

@@ -45,7 +45,7 @@ MIRT__TRAINING bool mirt__term_counts(const mirt__graph *graph, const mirt_model
                                       int first, bool again) {
     const mirt__node *node = term->node;
     if (again && mirt__of_weights(&model->graph, term)) return false;
-    if (!graph->root || !node->a.regularizer) return true;
+    if (!graph->root || !node->a.regularizer || mirt__is_batched(&term->shape)) return true;
     while (!mirt__is_variable(node)) node = node->in[0]->node;
     return mirt__is_trained(&graph->root->variable[first + node->a.index]);
 }

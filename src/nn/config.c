@@ -100,6 +100,17 @@ static mirt_status mirt__read_regularizer(const mirt__json *object, const char *
                                     : mirt__read_object(object, key, &mirt__regularizer_class, 1, &index, out);
 }
 
+MIRT__STATIC_ASSERT(MIRT__CONSTRAINT_COUNT <= MIRT__MAX_CLASSES, "mirt__read_object has room for each constraint");
+static mirt_status mirt__read_constraint(const mirt__json *object, const char *key, mirt_constraint *out) {
+    int kind;
+    memset(out, 0, sizeof *out);
+    if (mirt__lacks(object, key)) return MIRT_OK;
+    if (mirt__read_object(object, key, mirt__constraint_classes, MIRT__CONSTRAINT_COUNT, &kind, out) != MIRT_OK)
+        return mirt_last_status();
+    out->kind = (mirt_constraint_kind)kind;
+    return MIRT_OK;
+}
+
 /* Reads [[top, bottom], [left, right]], not negative. */
 static mirt_status mirt__read_2x2(const mirt__json *object, const char *key, int out[4]) {
     const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
@@ -186,6 +197,7 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
                           schedule->boundaries + 1, index);
     case MIRT__FIELD_INITIALIZER: return mirt__read_initializer(config, name, (mirt_initializer *)at);
     case MIRT__FIELD_REGULARIZER: return mirt__read_regularizer(config, name, (mirt_regularizer *)at);
+    case MIRT__FIELD_CONSTRAINT: return mirt__read_constraint(config, name, (mirt_constraint *)at);
     case MIRT__FIELD_CHANNELS:
     case MIRT__FIELD_FLOAT2:
         index = field->kind == MIRT__FIELD_FLOAT2 ? 2 : MIRT_MAX_CHANNELS;

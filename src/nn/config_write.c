@@ -74,6 +74,9 @@ MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, cons
         if (mirt__fields_zero(mirt__regularizer_fields, 2, at)) mirt__text_add(out, "null");
         else mirt__write_object(out, &mirt__regularizer_class, at);
         break;
+    case MIRT__FIELD_CONSTRAINT: /* optional: it is one */
+        mirt__write_object(out, &mirt__constraint_classes[((const mirt_constraint *)at)->kind], at);
+        break;
     case MIRT__FIELD_CHANNELS: mirt__write_floats(out, real, MIRT_MAX_CHANNELS); break;
     case MIRT__FIELD_FLOAT2: mirt__write_floats(out, real, 2); break;
     case MIRT__FIELD_NOISE:

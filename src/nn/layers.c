@@ -44,16 +44,17 @@ MIRT__LIB mirt_tensor *mirt__axes_last(mirt_tensor *x, unsigned axes, bool back)
     return moves ? mirt_transpose(x, back ? inverse : order) : x;
 }
 
-/* factor * sum of kind(w). */
-MIRT__TRAINING mirt_tensor *mirt__penalty(mirt_tensor *w, mirt__unary_kind kind, float factor) {
-    const unsigned all = (1u << w->shape.rank) - 1;
-    return mirt__unary_op(MIRT__AFFINE, mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(kind, w, 0, 0), all, false),
-                          factor, 0);
+/* factor * sum of kind(x), of each row where there are some. */
+MIRT__TRAINING mirt_tensor *mirt__penalty(mirt_tensor *x, mirt__unary_kind kind, float factor) {
+    const unsigned all = ((1u << x->shape.rank) - 1) & ~(mirt__is_batched(&x->shape) ? 1u : 0u);
+    x = mirt__unary_op(kind, x, 0, 0);
+    if (all) x = mirt__reduce_op(MIRT__REDUCE_SUM, x, all, false);
+    return mirt__unary_op(MIRT__AFFINE, x, factor, 0);
 }
 
-/* Adds l1 * sum |w| + l2 * sum w^2 to the loss. */
-static bool mirt__regularize(mirt__layer *layer, mirt_tensor *w, const mirt_regularizer *r) {
-    if (!w) return false;
+/* Adds l1 * sum |x| + l2 * sum x^2 to the loss. */
+static bool mirt__regularize(mirt__layer *layer, mirt_tensor *x, const mirt_regularizer *r) {
+    if (!x) return false;
     if (!(r->l1 >= 0 && r->l2 >= 0 && isfinite(r->l1) && isfinite(r->l2))) {
         return mirt__fail(MIRT_E_INVALID,
                           "the factors of a regularizer are %g and %g; they must be finite and not negative",
@@ -61,31 +62,75 @@ static bool mirt__regularize(mirt__layer *layer, mirt_tensor *w, const mirt_regu
                false;
     }
     if (!MIRT__TRAINS || (r->l1 == 0 && r->l2 == 0)) return true;
-    mirt_tensor *l1 = r->l1 != 0 ? mirt__penalty(w, MIRT__ABS, r->l1) : NULL,
-                *l2 = r->l2 != 0 ? mirt__penalty(w, MIRT__SQUARE, r->l2) : NULL;
+    mirt_tensor *l1 = r->l1 != 0 ? mirt__penalty(x, MIRT__ABS, r->l1) : NULL,
+                *l2 = r->l2 != 0 ? mirt__penalty(x, MIRT__SQUARE, r->l2) : NULL;
     mirt_tensor *penalty = r->l1 == 0 ? l2 : r->l2 == 0 ? l1 : mirt__binary_op(MIRT__ADD, l1, l2);
     if (!penalty) return false;
     penalty->node->a.regularizer = true;
     return mirt__term_add(layer->model, penalty);
 }
 
+MIRT__LIB mirt_tensor *mirt__regularize_activity(mirt__layer *layer, mirt_tensor *y, const mirt_regularizer *r) {
+    return mirt__regularize(layer, y, r) ? y : NULL;
+}
+
+/* Keras's defaults, and what can be done to a weight of this rank. */
+static bool mirt__constraint_check(const mirt_constraint *c, int rank) {
+    const bool norm = c->kind != MIRT_NON_NEG;
+    if (c->kind == MIRT_NO_CONSTRAINT) return true;
+    if ((int)c->kind < 0 || c->kind >= MIRT__CONSTRAINT_COUNT)
+        return mirt__fail(MIRT_E_INVALID, "invalid constraint (%d)", (int)c->kind), false;
+    if (norm && (c->axis < 1 || c->axis >> rank))
+        return mirt__fail(MIRT_E_INVALID, "axis of a constraint is %d; bits 0 to %d are axes of the weight", c->axis,
+                          rank - 1),
+               false;
+    if (c->min_value >= 0 && c->max_value >= c->min_value && c->max_value <= FLT_MAX && c->rate >= 0 && c->rate <= 1)
+        return true;
+    return mirt__fail(MIRT_E_INVALID,
+                      "a constraint of norms from %g to %g at rate %g: they must be finite, not negative and in this "
+                      "order, and a rate at most 1",
+                      (double)c->min_value, (double)c->max_value, (double)c->rate),
+           false;
+}
+
 MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape,
                                         mirt_initializer *initializer, mirt_initializer fallback,
-                                        const mirt_regularizer *regularizer) {
+                                        const mirt_regularizer *regularizer, const mirt_constraint *constraint) {
     mirt__default_initializer(initializer, fallback);
+    if (!mirt__constraint_check(constraint, shape->rank)) return NULL;
     mirt_tensor *w = mirt__variable_add(layer, name, shape, initializer, true);
+    if (w) layer->model->variable[w->node->a.index].constraint = *constraint;
     return mirt__regularize(layer, w, regularizer) ? w : NULL;
 }
 
-MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, bool no_bias,
-                                                 mirt_initializer *initializer, const mirt_regularizer *regularizer,
-                                                 mirt_activation_kind activation) {
-    mirt__default_initializer(initializer, mirt_zeros());
-    if (x && !no_bias) {
+MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, const mirt__outcome *f) {
+    mirt__default_initializer(f->initializer, mirt_zeros());
+    if (x && !f->no_bias) {
         mirt_shape shape = MIRT_SHAPE(mirt__last_dim(x));
-        x = mirt__bias_add_op(x, mirt__weight_add(layer, "bias", &shape, initializer, mirt_zeros(), regularizer));
+        x = mirt__bias_add_op(x, mirt__weight_add(layer, "bias", &shape, f->initializer, mirt_zeros(), f->regularizer,
+                                                  f->constraint));
     }
-    return mirt__activation_op(activation, x);
+    return mirt__regularize_activity(layer, mirt__activation_op(f->activation, x), f->activity);
+}
+
+static mirt_constraint mirt__constraint_of(mirt_constraint_kind kind, float least, float most, float rate, int axis) {
+    mirt_constraint c;
+    memset(&c, 0, sizeof c);
+    c.kind = kind;
+    c.min_value = least;
+    c.max_value = most;
+    c.rate = rate;
+    c.axis = axis;
+    return c;
+}
+
+MIRT_API mirt_constraint mirt_max_norm(float max_value, int axis) {
+    return mirt__constraint_of(MIRT_MAX_NORM, 0, max_value, 1, axis);
+}
+MIRT_API mirt_constraint mirt_non_neg(void) { return mirt__constraint_of(MIRT_NON_NEG, 0, 0, 0, 0); }
+MIRT_API mirt_constraint mirt_unit_norm(int axis) { return mirt__constraint_of(MIRT_UNIT_NORM, 1, 1, 1, axis); }
+MIRT_API mirt_constraint mirt_min_max_norm(float min_value, float max_value, float rate, int axis) {
+    return mirt__constraint_of(MIRT_MIN_MAX_NORM, min_value, max_value, rate, axis);
 }
 
 /* Searches the layers of the model, or those inside of the layer being built. */

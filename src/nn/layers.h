@@ -8,7 +8,7 @@
 /* The class of layer NAME is mirt__NAME_layer. */
 #define MIRT__LAYER_LIST(X) \
     X(input) X(rescaling) X(dense) X(flatten) X(reshape) X(permute) X(dropout) X(spatial_dropout2d) X(gaussian_noise) \
-    X(normalization) \
+    X(activity_regularization) X(normalization) \
     X(activation) X(relu) X(leaky_relu) X(elu) X(prelu) X(softmax) \
     X(conv2d) X(conv2d_transpose) X(depthwise_conv2d) X(separable_conv2d) \
     X(max_pool2d) X(average_pool2d) X(global_average_pool2d) X(global_max_pool2d) \
@@ -47,7 +47,10 @@ MIRT__LAYER_LIST(MIRT__LAYER_EXTERN)
 #define MIRT__KERNEL_FIELDS(desc) \
     MIRT__OWN_FIELD(desc, ACTIVATION, activation), MIRT__FIELD(desc, "use_bias", NO, no_bias), \
         MIRT__OWN_FIELD(desc, INITIALIZER, kernel_initializer), MIRT__OWN_FIELD(desc, INITIALIZER, bias_initializer), \
-        MIRT__OWN_FIELD(desc, REGULARIZER, kernel_regularizer), MIRT__OWN_FIELD(desc, REGULARIZER, bias_regularizer)
+        MIRT__OWN_FIELD(desc, REGULARIZER, kernel_regularizer), MIRT__OWN_FIELD(desc, REGULARIZER, bias_regularizer), \
+        MIRT__OWN_FIELD(desc, REGULARIZER, activity_regularizer), \
+        MIRT__OPTIONAL_FIELD(desc, CONSTRAINT, kernel_constraint), \
+        MIRT__OPTIONAL_FIELD(desc, CONSTRAINT, bias_constraint)
 
 /* Defines the public function of a layer, whose description is `desc_type`; `add`: one of the two below. */
 #define MIRT__LAYER_FUNCTION(function, layer, desc_type, add) \
@@ -72,13 +75,26 @@ MIRT__LIB bool mirt__layer_takes_images(const mirt_tensor *x);
 MIRT__LIB int mirt__layer_axis(const mirt_tensor *x, int axis);
 /* x with the axes whose bits are set in `axes` last, all in their order; `back`: the inverse. */
 MIRT__LIB mirt_tensor *mirt__axes_last(mirt_tensor *x, unsigned axes, bool back);
-/* Creates a trainable variable with its description's initializer (set if it is the default) and regularizer. */
+/* Creates a trainable variable with its description's initializer (set if it is the default), regularizer and
+   constraint. */
 MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape,
                                         mirt_initializer *initializer, mirt_initializer fallback,
-                                        const mirt_regularizer *regularizer);
-/* Adds a variable "bias" of the layer to x, unless no_bias; then applies the activation. */
-MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, bool no_bias,
-                                                 mirt_initializer *initializer, const mirt_regularizer *regularizer,
-                                                 mirt_activation_kind activation);
+                                        const mirt_regularizer *regularizer, const mirt_constraint *constraint);
+/* What follows a product: a variable "bias" of the layer, unless no_bias; the activation; its penalty. */
+typedef struct mirt__outcome {
+    bool no_bias;
+    mirt_initializer *initializer;
+    const mirt_regularizer *regularizer;
+    const mirt_constraint *constraint;
+    mirt_activation_kind activation;
+    const mirt_regularizer *activity;
+} mirt__outcome;
+/* Those of a description. */
+#define MIRT__OUTCOME_OF(d) \
+    {(d)->no_bias, &(d)->bias_initializer, &(d)->bias_regularizer, &(d)->bias_constraint, (d)->activation, \
+     &(d)->activity_regularizer}
+MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, const mirt__outcome *outcome);
+/* Adds l1 * sum |y| + l2 * sum y^2 of every sample to the loss; returns y. */
+MIRT__LIB mirt_tensor *mirt__regularize_activity(mirt__layer *layer, mirt_tensor *y, const mirt_regularizer *r);
 
 #endif

@@ -68,7 +68,8 @@ static mirt_tensor *mirt__prelu_build(mirt__layer *layer, mirt_tensor *x) {
     shape.rank = x->shape.rank - 1;
     for (int i = 0; i < shape.rank; i++) shape.dim[i] = d->shared_axes >> (i + 1) & 1 ? 1 : x->shape.dim[i + 1];
     mirt_tensor *alpha =
-        mirt__weight_add(layer, "alpha", &shape, &d->alpha_initializer, mirt_zeros(), &d->alpha_regularizer);
+        mirt__weight_add(layer, "alpha", &shape, &d->alpha_initializer, mirt_zeros(), &d->alpha_regularizer,
+                         &d->alpha_constraint);
     mirt_tensor *negative = mirt__unary_op(MIRT__ACT_RELU, mirt__unary_op(MIRT__NEGATIVE, x, 0, 0), 0, 0);
     return mirt__binary_op(MIRT__SUBTRACT, mirt__unary_op(MIRT__ACT_RELU, x, 0, 0),
                            mirt__binary_op(MIRT__MULTIPLY, negative, alpha));
@@ -84,7 +85,8 @@ static const mirt__field mirt__relu_fields[] = {MIRT__OWN_FIELD(mirt_relu_desc, 
 static const mirt__field mirt__prelu_fields[] = {
     MIRT__OWN_FIELD(mirt_prelu_desc, INITIALIZER, alpha_initializer),
     MIRT__OWN_FIELD(mirt_prelu_desc, REGULARIZER, alpha_regularizer),
-    MIRT__OWN_FIELD(mirt_prelu_desc, INT, shared_axes)};
+    MIRT__OWN_FIELD(mirt_prelu_desc, INT, shared_axes),
+    MIRT__OPTIONAL_FIELD(mirt_prelu_desc, CONSTRAINT, alpha_constraint)};
 
 MIRT__LAYER(activation, "Activation", "activation", 1, 1, mirt__activation_fields, mirt_activation_kind);
 MIRT__LAYER(leaky_relu, "LeakyReLU", "leaky_re_lu", 1, 1, mirt__leaky_relu_fields, float);

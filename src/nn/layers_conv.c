@@ -49,9 +49,10 @@ static mirt_tensor *mirt__conv_build(mirt__layer *layer, mirt_tensor *x, bool tr
         shape.dim[3] = channels;
     }
     mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(),
-                                           &d->kernel_regularizer);
+                                           &d->kernel_regularizer, &d->kernel_constraint);
+    const mirt__outcome outcome = MIRT__OUTCOME_OF(d);
     x = transposed ? mirt__conv2d_transpose_op(x, kernel, &a) : mirt__conv2d_op(x, kernel, &a);
-    return mirt__bias_and_activation(layer, x, d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
+    return mirt__bias_and_activation(layer, x, &outcome);
 }
 
 static mirt_tensor *mirt__conv2d_build(mirt__layer *layer, mirt_tensor *x) { return mirt__conv_build(layer, x, false); }
@@ -72,14 +73,14 @@ static mirt_tensor *mirt__depthwise(mirt__layer *layer, mirt_tensor *x, const ch
     }
     mirt_shape shape = MIRT_SHAPE(d->kernel[0], d->kernel[1], x->shape.dim[3], d->depth_multiplier);
     mirt_tensor *kernel = mirt__weight_add(layer, name, &shape, &d->depthwise_initializer, mirt_glorot_uniform(),
-                                           &d->depthwise_regularizer);
+                                           &d->depthwise_regularizer, &d->depthwise_constraint);
     return mirt__depthwise_conv2d_op(x, kernel, &a);
 }
 
 static mirt_tensor *mirt__depthwise_conv2d_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_depthwise_conv2d_desc *d = (mirt_depthwise_conv2d_desc *)layer->desc;
-    return mirt__bias_and_activation(layer, mirt__depthwise(layer, x, "kernel", d), d->no_bias, &d->bias_initializer,
-                                     &d->bias_regularizer, d->activation);
+    const mirt__outcome outcome = MIRT__OUTCOME_OF(d);
+    return mirt__bias_and_activation(layer, mirt__depthwise(layer, x, "kernel", d), &outcome);
 }
 
 static mirt_tensor *mirt__separable_conv2d_build(mirt__layer *layer, mirt_tensor *x) {
@@ -91,10 +92,10 @@ static mirt_tensor *mirt__separable_conv2d_build(mirt__layer *layer, mirt_tensor
         return NULL;
     mirt_shape shape = MIRT_SHAPE(1, 1, x->shape.dim[3], d->filters);
     mirt_tensor *kernel = mirt__weight_add(layer, "pointwise_kernel", &shape, &d->pointwise_initializer,
-                                           mirt_glorot_uniform(), &d->pointwise_regularizer);
-    x = mirt__conv2d_op(x, kernel, &a);
-    return mirt__bias_and_activation(layer, x, d->depthwise.no_bias, &d->depthwise.bias_initializer,
-                                     &d->depthwise.bias_regularizer, d->depthwise.activation);
+                                           mirt_glorot_uniform(), &d->pointwise_regularizer,
+                                           &d->pointwise_constraint);
+    const mirt__outcome outcome = MIRT__OUTCOME_OF(&d->depthwise);
+    return mirt__bias_and_activation(layer, mirt__conv2d_op(x, kernel, &a), &outcome);
 }
 
 static const mirt__field mirt__conv2d_fields[] = {
@@ -114,13 +115,17 @@ static const mirt__field mirt__conv2d_fields[] = {
         MIRT__FIELD(type, "depthwise_initializer", INITIALIZER, at depthwise_initializer), \
         MIRT__FIELD(type, "bias_initializer", INITIALIZER, at bias_initializer), \
         MIRT__FIELD(type, "depthwise_regularizer", REGULARIZER, at depthwise_regularizer), \
-        MIRT__FIELD(type, "bias_regularizer", REGULARIZER, at bias_regularizer)
+        MIRT__FIELD(type, "bias_regularizer", REGULARIZER, at bias_regularizer), \
+        MIRT__FIELD(type, "activity_regularizer", REGULARIZER, at activity_regularizer), \
+        {"depthwise_constraint", MIRT__FIELD_CONSTRAINT, offsetof(type, at depthwise_constraint), true}, \
+        {"bias_constraint", MIRT__FIELD_CONSTRAINT, offsetof(type, at bias_constraint), true}
 static const mirt__field mirt__depthwise_conv2d_fields[] = {MIRT__DEPTHWISE_FIELDS(mirt_depthwise_conv2d_desc, )};
 static const mirt__field mirt__separable_conv2d_fields[] = {
     MIRT__OWN_FIELD(mirt_separable_conv2d_desc, INT, filters),
     MIRT__DEPTHWISE_FIELDS(mirt_separable_conv2d_desc, depthwise.),
     MIRT__OWN_FIELD(mirt_separable_conv2d_desc, INITIALIZER, pointwise_initializer),
-    MIRT__OWN_FIELD(mirt_separable_conv2d_desc, REGULARIZER, pointwise_regularizer)};
+    MIRT__OWN_FIELD(mirt_separable_conv2d_desc, REGULARIZER, pointwise_regularizer),
+    MIRT__OPTIONAL_FIELD(mirt_separable_conv2d_desc, CONSTRAINT, pointwise_constraint)};
 #undef MIRT__DEPTHWISE_FIELDS
 
 MIRT__LAYER(conv2d, "Conv2D", "conv2d", 1, 1, mirt__conv2d_fields, mirt_conv2d_desc);

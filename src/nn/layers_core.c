@@ -54,9 +54,9 @@ static mirt_tensor *mirt__dense_build(mirt__layer *layer, mirt_tensor *x) {
     int64_t in = mirt__last_dim(x);
     mirt_shape shape = MIRT_SHAPE(in, d->units);
     mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(),
-                                           &d->kernel_regularizer);
-    return mirt__bias_and_activation(layer, mirt__matmul_op(x, kernel, false, false), d->no_bias, &d->bias_initializer,
-                                     &d->bias_regularizer, d->activation);
+                                           &d->kernel_regularizer, &d->kernel_constraint);
+    const mirt__outcome outcome = MIRT__OUTCOME_OF(d);
+    return mirt__bias_and_activation(layer, mirt__matmul_op(x, kernel, false, false), &outcome);
 }
 
 static mirt_tensor *mirt__flatten_build(mirt__layer *layer, mirt_tensor *x) {
@@ -93,6 +93,11 @@ static mirt_tensor *mirt__spatial_dropout2d_build(mirt__layer *layer, mirt_tenso
 
 static mirt_tensor *mirt__gaussian_noise_build(mirt__layer *layer, mirt_tensor *x) {
     return mirt__gaussian_noise_op(x, *(const float *)layer->desc, mirt__hash(layer->name));
+}
+
+static mirt_tensor *mirt__activity_regularization_build(mirt__layer *layer, mirt_tensor *x) {
+    return mirt__regularize_activity(layer, mirt__unary_op(MIRT__COPY, x, 0, 0),
+                                     (const mirt_regularizer *)layer->desc);
 }
 
 /* A product with a small matrix: the order of the channels and their scales. */
@@ -174,6 +179,8 @@ static const mirt__field mirt__dropout_fields[] = {MIRT__OWN_FIELD(mirt_dropout_
                                                    MIRT__OWN_FIELD(mirt_dropout_desc, NOISE, noise_shape)};
 static const mirt__field mirt__spatial_dropout2d_fields[] = {MIRT__ONLY_FIELD("rate", FLOAT)};
 static const mirt__field mirt__gaussian_noise_fields[] = {MIRT__ONLY_FIELD("stddev", FLOAT)};
+static const mirt__field mirt__activity_regularization_fields[] = {MIRT__OWN_FIELD(mirt_regularizer, FLOAT, l1),
+                                                                   MIRT__OWN_FIELD(mirt_regularizer, FLOAT, l2)};
 static const mirt__field mirt__normalization_fields[] = {
     MIRT__OWN_FIELD(mirt_normalization_desc, CHANNELS, mean),
     MIRT__OWN_FIELD(mirt_normalization_desc, CHANNELS, variance),
@@ -188,6 +195,8 @@ MIRT__PLAIN_LAYER(flatten, "Flatten", "flatten", 1, 1);
 MIRT__LAYER(dropout, "Dropout", "dropout", 1, 1, mirt__dropout_fields, mirt_dropout_desc);
 MIRT__LAYER(spatial_dropout2d, "SpatialDropout2D", "spatial_dropout2d", 1, 1, mirt__spatial_dropout2d_fields, float);
 MIRT__LAYER(gaussian_noise, "GaussianNoise", "gaussian_noise", 1, 1, mirt__gaussian_noise_fields, float);
+MIRT__LAYER(activity_regularization, "ActivityRegularization", "activity_regularization", 1, 1,
+            mirt__activity_regularization_fields, mirt_regularizer);
 MIRT__LAYER(normalization, "Normalization", "normalization", 1, 1, mirt__normalization_fields, mirt_normalization_desc);
 MIRT__LAYER(permute, "Permute", "permute", 1, 1, mirt__permute_fields, mirt_shape);
 MIRT__LAYER(reshape, "Reshape", "reshape", 1, 1, mirt__reshape_fields, mirt_shape);
@@ -218,6 +227,11 @@ MIRT_API mirt_tensor *mirt_spatial_dropout2d(mirt_tensor *x, float rate) {
 
 MIRT_API mirt_tensor *mirt_gaussian_noise(mirt_tensor *x, float stddev) {
     return mirt__layer_on(&mirt__gaussian_noise_layer, x, &stddev, NULL);
+}
+
+MIRT_API mirt_tensor *mirt_activity_regularization(mirt_tensor *x, float l1, float l2) {
+    const mirt_regularizer r = {l1, l2};
+    return mirt__layer_on(&mirt__activity_regularization_layer, x, &r, NULL);
 }
 
 MIRT__LAYER_FUNCTION(mirt_normalization, normalization, mirt_normalization_desc, mirt__layer_needs_desc)

@@ -4,10 +4,11 @@
 /* gamma or beta, or NULL if the layer has none; *ok: no error. */
 static mirt_tensor *mirt__norm_weight(mirt__layer *layer, const char *name, const mirt_shape *shape, bool none,
                                       mirt_initializer *initializer, mirt_initializer fallback,
-                                      const mirt_regularizer *regularizer, bool *ok) {
+                                      const mirt_regularizer *regularizer, const mirt_constraint *constraint,
+                                      bool *ok) {
     mirt__default_initializer(initializer, fallback);
     if (none || !*ok) return NULL;
-    mirt_tensor *w = mirt__weight_add(layer, name, shape, initializer, fallback, regularizer);
+    mirt_tensor *w = mirt__weight_add(layer, name, shape, initializer, fallback, regularizer, constraint);
     *ok = w != NULL;
     return w;
 }
@@ -34,9 +35,9 @@ static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x) {
     own->momentum = round((double)d->momentum * 1e7) / 1e7; /* 0.99, not the float next to it */
     own->synchronized = d->synchronized;
     mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
-                                           &d->gamma_regularizer, &good);
+                                           &d->gamma_regularizer, &d->gamma_constraint, &good);
     mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
-                                          &d->beta_regularizer, &good);
+                                          &d->beta_regularizer, &d->beta_constraint, &good);
     mirt__default_initializer(&d->moving_mean_initializer, mirt_zeros());
     mirt__default_initializer(&d->moving_variance_initializer, mirt_ones());
     if (good) in[1] = mirt__variable_add(layer, "moving_mean", &shape, &d->moving_mean_initializer, false);
@@ -81,9 +82,9 @@ static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x) {
     MIRT__OF(&a, norm)->last_axes = shape.rank;
     MIRT__OF(&a, norm)->scaling.epsilon = d->epsilon;
     mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
-                                           &d->gamma_regularizer, &good);
+                                           &d->gamma_regularizer, &d->gamma_constraint, &good);
     mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
-                                          &d->beta_regularizer, &good);
+                                          &d->beta_regularizer, &d->beta_constraint, &good);
     if (!good || !(x = mirt__axes_last(x, axes, false))) return NULL;
     return mirt__axes_last(mirt__layer_norm_op(x, gamma, beta, &a), axes, true);
 }
@@ -149,9 +150,9 @@ static mirt_tensor *mirt__group_norm_build(mirt__layer *layer, mirt_tensor *x) {
     }
     if (!mirt__norm_epsilon(d->epsilon)) return NULL;
     mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
-                                           &d->gamma_regularizer, &good);
+                                           &d->gamma_regularizer, &d->gamma_constraint, &good);
     mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
-                                          &d->beta_regularizer, &good);
+                                          &d->beta_regularizer, &d->beta_constraint, &good);
     return good ? mirt__group_norm_op(x, groups, d->epsilon, gamma, beta) : NULL;
 }
 
@@ -169,7 +170,9 @@ static mirt_tensor *mirt__unit_normalization_build(mirt__layer *layer, mirt_tens
         MIRT__FIELD(desc, "scale", NO, no_scale), MIRT__OWN_FIELD(desc, INITIALIZER, beta_initializer), \
         MIRT__OWN_FIELD(desc, INITIALIZER, gamma_initializer)
 #define MIRT__NORM_REGULARIZERS(desc) \
-    MIRT__OWN_FIELD(desc, REGULARIZER, beta_regularizer), MIRT__OWN_FIELD(desc, REGULARIZER, gamma_regularizer)
+    MIRT__OWN_FIELD(desc, REGULARIZER, beta_regularizer), MIRT__OWN_FIELD(desc, REGULARIZER, gamma_regularizer), \
+        MIRT__OPTIONAL_FIELD(desc, CONSTRAINT, beta_constraint), \
+        MIRT__OPTIONAL_FIELD(desc, CONSTRAINT, gamma_constraint)
 static const mirt__field mirt__batch_norm_fields[] = {
     MIRT__OWN_FIELD(mirt_batch_norm_desc, FLOAT, momentum), MIRT__NORM_FIELDS(mirt_batch_norm_desc),
     MIRT__OWN_FIELD(mirt_batch_norm_desc, INITIALIZER, moving_mean_initializer),

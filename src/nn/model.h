@@ -14,6 +14,7 @@ typedef struct mirt__variable {
     bool frozen;     /* in force: as it was when the variables were given places */
     bool loaded;     /* its value is no longer the initializer's: it was set, loaded, restored or trained */
     mirt_initializer initializer;
+    mirt_constraint constraint; /* after each update */
     double fan_in, fan_out;
 } mirt__variable;
 
@@ -29,7 +30,7 @@ typedef enum mirt__field_kind {
     MIRT__FIELD_INT2, MIRT__FIELD_INT2X2, /* two positive ints; int[2][2], none negative */
     MIRT__FIELD_EXTRA2, /* two ints, not negative, but -1 where the file has 0; null: zeros */
     MIRT__FIELD_FLOAT, MIRT__FIELD_BOOL, MIRT__FIELD_NO, /* "use_bias": !no_bias */
-    MIRT__FIELD_INITIALIZER, MIRT__FIELD_REGULARIZER,
+    MIRT__FIELD_INITIALIZER, MIRT__FIELD_REGULARIZER, MIRT__FIELD_CONSTRAINT,
     MIRT__FIELD_SHAPE, /* mirt_shape: of one sample */
     MIRT__FIELD_NOISE, /* the same, or none: null */
     MIRT__FIELD_CHANNELS, /* float[MIRT_MAX_CHANNELS] */

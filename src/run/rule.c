@@ -66,8 +66,36 @@ static void mirt__rule_update(void *user, const mirt__where *where, mirt__range 
     }
 }
 
+/* Whether the step updates it, and what it becomes is constrained. */
+static bool mirt__is_constrained(const mirt_function *f, const mirt__variable *v) {
+    const int64_t first = (int64_t)(v->offset / sizeof(mirt__real));
+    bool updated = false;
+    for (int i = 0; i < f->step.num_ranges && !updated && v->constraint.kind; i++)
+        updated = f->step.range[i].begin <= first && first < f->step.range[i].end;
+    return updated && mirt__is_trained(v);
+}
+
+static void mirt__rule_constrain(void *user, const mirt__where *where, mirt__real *weight) {
+    const mirt_function *f = (const mirt_function *)user;
+    for (int i = 0; i < f->root->num_variables; i++) {
+        const mirt__variable *v = &f->root->variable[i];
+        mirt__constrain c;
+        if (!mirt__is_constrained(f, v)) continue;
+        memset(&c, 0, sizeof c);
+        c.constraint = v->constraint;
+        c.rank = v->shape.rank;
+        memcpy(c.dim, v->shape.dim, sizeof c.dim);
+        c.w = weight + v->offset / sizeof *weight;
+        f->model->strategy->kernels->constrain(&c, where);
+    }
+}
+
 MIRT__LIB void mirt__rule_set(mirt_function *f) {
     mirt__rule *rule = &f->step.rule;
+    rule->constrain = NULL;
+    for (int i = 0; i < f->root->num_variables; i++) {
+        if (mirt__is_constrained(f, &f->root->variable[i])) rule->constrain = mirt__rule_constrain;
+    }
     rule->user = f;
     rule->norms = f->step.float16 || mirt__optimizer_norms(&f->model->config.optimizer);
     rule->piece = f->model->piece;

@@ -1,6 +1,17 @@
 /* What the messages between workers and servers hold of a model. */
 #include "servers.h"
 
+/* A server has a part of the weights, in which a norm may be incomplete. */
+static mirt_status mirt__payload_check(const mirt__payload *p) {
+    for (int i = 0; i < p->root->num_variables && p->servers > 1; i++) {
+        const mirt__variable *v = &p->root->variable[i];
+        if (v->constraint.kind && mirt__is_trained(v))
+            return mirt__fail(MIRT_E_INVALID, "%s has a constraint, which takes a single server; there are %d", v->name,
+                              p->servers);
+    }
+    return MIRT_OK;
+}
+
 MIRT__LIB mirt_status mirt__payload_create(mirt__payload *p, mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     memset(p, 0, sizeof *p);
@@ -9,6 +20,7 @@ MIRT__LIB mirt_status mirt__payload_create(mirt__payload *p, mirt_function *f) {
     p->function = f;
     p->servers = s->servers;
     p->workers = s->peers->size - s->servers;
+    if (mirt__payload_check(p) != MIRT_OK) return mirt_last_status();
     p->trained = (int64_t)(f->step.gradient_bytes / sizeof(mirt__real));
     p->numbers = 2 + MIRT_MAX_OUTPUTS;
     for (int i = 0; i < f->model->num_metrics; i++) p->numbers += mirt__sums_of(f, i);

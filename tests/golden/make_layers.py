@@ -210,6 +210,7 @@ CASES.update({
     "conv2d_transpose padded differently": (L.Conv2DTranspose(2, (3, 2), strides=(2, 3), output_padding=(1, 2)), IMAGE),
     "conv2d_transpose dilated": (Grouped(2, (2, 3), dilation=2), IMAGE),
     "conv2d_transpose groups": (Grouped(6, (3, 4), groups=2, strides=(2, 3)), (2, 3, 4)),
+    "activity_regularization": (L.ActivityRegularization(), IMAGE),
 })
 for name in ("selu", "mish", "softsign", "exponential", "log_softmax"):
     CASES["activation " + name] = (L.Activation(name), (7,))

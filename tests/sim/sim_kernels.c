@@ -57,6 +57,7 @@ static void sim_run(const char *row, sim_call *call, const void *args) {
                                 row(softmax, mirt__softmax) row(softmax_grad, mirt__softmax) row(loss, mirt__loss) \
                                     row(accuracy, mirt__accuracy) \
                                         row(dropout, mirt__dropout) row(gaussian_noise, mirt__dropout) \
+                                        row(constrain, mirt__constrain) \
                                         row(cast, mirt__cast) row(one_hot, mirt__one_hot) \
                                             row(resize, mirt__resize) row(resize_grad, mirt__resize) \
                                                 row(norm_stats, mirt__norm) row(normalize, mirt__norm) \
