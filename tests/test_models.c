@@ -225,6 +225,7 @@ static bool pass_ones(int replicas, mirt_tensor *(*layer)(mirt_tensor *x), float
     mirt_model *m = mirt_model_create(s, "drops");
     ZEROED(mirt_global_batch, batch);
     size_t written = 0;
+    for (int i = 0; i < NOISE_ROWS * NOISE; i++) ones[i / NOISE][i % NOISE] = 1;
     mirt_model_output(m, layer(mirt_input(m, MIRT_SHAPE(NOISE_H, NOISE_W, NOISE_C))));
     mirt_compile(m, NULL);
     mirt_array x = mirt_make_array(ones, MIRT_FLOAT32, MIRT_SHAPE(NOISE_ROWS, NOISE_H, NOISE_W, NOISE_C)), none;
@@ -294,7 +295,6 @@ static void check_noise(void) {
 
 static void check_stochastic_depth(void) {
     int kept = 0, odd = 0;
-    for (int i = 0; i < NOISE_ROWS * NOISE; i++) ones[i / NOISE][i % NOISE] = 1;
     bool good = drop_ones(1, MIRT_SHAPE(1, 1, 1), dropped);
     for (int r = 0; r < NOISE_ROWS; r++) {
         kept += dropped[r][0] != 0;
