@@ -2734,6 +2734,8 @@ typedef enum mirt_scores {
    gives what its loss expects: logits with from_logits; without it, probabilities if the loss is a cross-entropy. All
    else is MIRT_SCORES_OTHER. Saved files hold both activations and from_logits, those of version 0.1 too. */
 MIRT_API mirt_scores mirt_output_scores(const mirt_model *model, int output);
+/* The loss of an output, which says what its labels have to be; MIRT_LOSS_NONE: custom, none, or not compiled. */
+MIRT_API mirt_loss mirt_output_loss(const mirt_model *model, int output);
 #endif
 
 /* Names of the classes 0, 1, ... that a model tells apart: mirt_fit takes those of its data (mirt_class_names), if they
@@ -46693,6 +46695,11 @@ MIRT__LIB mirt_status mirt__losses_check(mirt_model *model) {
 
 static mirt_activation_kind mirt__last_activation(const mirt__node *node) {
     return node->id == MIRT__OP_softmax ? MIRT_SOFTMAX : mirt__activation_of(node);
+}
+
+MIRT_API mirt_loss mirt_output_loss(const mirt_model *model, int output) {
+    if (!model || !model->compiled || output < 0 || output >= model->num_outputs) return MIRT_LOSS_NONE;
+    return model->config.custom_losses[output] ? MIRT_LOSS_NONE : mirt__output_loss_kind(model, output);
 }
 
 MIRT_API mirt_scores mirt_output_scores(const mirt_model *model, int output) {

@@ -49,6 +49,7 @@ typedef struct options {
     uint64_t seed;
     rates lr;
     float weight_decay, clip_norm, ema;
+    float mix_up, cut_mix; /* of photographs; 0: not */
     float timeout;         /* seconds; 0: the library's default */
     const char *metrics, *confusion;
     int64_t size, classes; /* of the model; 0: its default */
@@ -105,6 +106,8 @@ typedef struct metric_list {
 /* False after complaining. */
 bool parse_metrics(const options *o, metric_list *list);
 /* Whether a network with this many outputs supports them; false after complaining. */
+/* Top k of one-hot labels. */
+void metrics_of_one_hot(metric_list *list);
 bool metrics_fit(const metric_list *list, int64_t outputs);
 /* Prints " precision=0.9" for all but accuracy; their names in `logs` begin with `before`. */
 void print_metrics(const metric_list *list, const mirt_logs *logs, const char *before);
@@ -254,6 +257,8 @@ bool is_for_digits(const options *o);
 bool has_one_batch(const options *o, const char *name);
 /* --batch, or the default of the network. */
 int64_t batch_of(const options *o);
+/* Whether labels are mixed, so that they are shares of classes and no class numbers. */
+bool mixes_photos(const options *o);
 /* Parses --augment, or `otherwise` without it, into `list`; returns their number, or -1 after complaining. */
 enum { MAX_AUGMENTATIONS = 16 };
 int parse_augment(const options *o, const char *otherwise, mirt_augmentation list[MAX_AUGMENTATIONS]);

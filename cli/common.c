@@ -158,6 +158,10 @@ mirt_model *compile_model(mirt_model *model, const options *o, bool logits, int 
         }
         desc.optimizer = make_optimizer(o);
         desc.loss = y.dim[1] == 1 ? MIRT_BINARY_CROSSENTROPY : MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+        if (mixes_photos(o) && y.dim[1] > 1) {
+            desc.loss = MIRT_CATEGORICAL_CROSSENTROPY;
+            metrics_of_one_hot(&list);
+        }
         desc.from_logits = logits;
         memcpy(desc.metrics, list.metric, sizeof list.metric);
         memcpy(desc.metric_options, list.options, sizeof list.options);

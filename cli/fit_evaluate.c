@@ -70,6 +70,8 @@ static const char *flag_of_photos(const options *o) {
            : o->freeze               ? "freeze"
            : o->head                 ? "head"
            : o->augment              ? "augment"
+           : o->mix_up > 0           ? "mix-up"
+           : o->cut_mix > 0          ? "cut-mix"
            : o->corrupt              ? "corrupt"
            : o->no_cache             ? "no-cache"
                                      : NULL;
@@ -256,11 +258,17 @@ int run_evaluate(const options *o) {
         mirt_strategy_destroy(strategy);
         return EXIT_USAGE;
     }
+    const bool one_hot = mirt_output_loss(model, 0) == MIRT_CATEGORICAL_CROSSENTROPY;
+    if (one_hot) metrics_of_one_hot(&metrics);
     if (model && (logit || o->metrics) &&
         mirt_set_metrics(model, metrics.metric, metrics.options, metrics.count) != MIRT_OK) model = NULL;
     if (strategy && !model) complain_of_library();
     const bool photos = model && takes_photos(model);
     if (model) dataset = photos ? open_photo_test(model, o) : open_data(o, MIRT_TEST, true);
+    if (dataset && one_hot) { /* as fit --mix-up has them */
+        dataset = mirt_one_hot_labels(dataset, mirt_tensor_shape(mirt_output_of(model, 0)).dim[1]);
+        if (!dataset) complain_of_library();
+    }
     if (dataset) {
         dataset = mirt_prefetch(mirt_batch(dataset, o->batch ? o->batch : 64), MIRT_AUTOTUNE);
         if (!dataset) complain_of_library();

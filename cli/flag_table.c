@@ -57,6 +57,10 @@ const flag flags[] = {
      "flip:horizontal, rotation:TURNS, "
      "zoom:SHARE, translation:SHARE, contrast:SHARE, brightness:SHARE, shear:SHARE, hue:SHARE, saturation:LOW:HIGH "
      "(0.5 is none), erasing:CHANCE, crop:SIZE, center_crop:SIZE, resizing:SIZE"},
+    {"mix-up", "ALPHA", FLAG_NUMBER, 0, AT(mix_up), CMD_FIT,
+     "mix each training photograph and its label with another one (MixUp), the more the larger; at most 1, often 0.2"},
+    {"cut-mix", "FACTOR", FLAG_NUMBER, 0, AT(cut_mix), CMD_FIT,
+     "replace a part of each training photograph by that of another one (CutMix); at most 1, which is usual"},
     {"corrupt", "fail|skip|zero", FLAG_NAME, 0, AT(corrupt), CMD_FIT | CMD_EVALUATE,
      "how to handle photographs that cannot be decoded; default fail"},
     {"no-cache", NULL, FLAG_SWITCH, 0, AT(no_cache), CMD_FIT,

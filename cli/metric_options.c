@@ -76,6 +76,11 @@ bool metrics_fit(const metric_list *list, int64_t outputs) {
     return true;
 }
 
+void metrics_of_one_hot(metric_list *list) {
+    for (int i = 0; i < list->count; i++)
+        if (list->options[i].k) list->metric[i] = MIRT_TOP_K_CATEGORICAL_ACCURACY;
+}
+
 void print_metrics(const metric_list *list, const mirt_logs *logs, const char *before) {
     for (int i = 1; i < list->count; i++) {
         char name[64];

@@ -166,7 +166,8 @@ static bool open_photo_sets(const options *o, int height, int width, mirt_datase
 
 /* Caches decoded photographs in memory if they fit and are needed more than once. */
 static mirt_dataset *keep_photos(const options *o, mirt_dataset *dataset, int height, int width) {
-    const bool once = o->epochs < 2 || (o->freeze && !o->augment); /* the features are cached instead */
+    const bool vary = o->augment || mixes_photos(o); /* otherwise features of frozen layers are cached instead */
+    const bool once = o->epochs < 2 || (o->freeze && !vary);
     const int64_t samples = mirt_dataset_size(dataset);
     return o->no_cache || once || samples > CACHE_BYTES / ((int64_t)3 * height * width) ? dataset : mirt_cache(dataset);
 }
@@ -190,15 +191,41 @@ static bool augment_fits(const options *o, const mirt_augmentation *list, int co
     return false;
 }
 
+bool mixes_photos(const options *o) { return o->mix_up > 0 || o->cut_mix > 0; }
+
+static int class_as_float(const void *const *in, void *const *out, int64_t index, void *user) {
+    (void)index, (void)user;
+    *(float *)out[1] = (float)*(const int32_t *)in[1];
+    return 0;
+}
+
+/* Labels that can be mixed: of two classes the share of the second one, as the network's output, otherwise one-hot. */
+static mirt_dataset *with_soft_labels(const options *o, mirt_dataset *dataset) {
+    mirt_map_desc desc;
+    int classes = 0;
+    mirt_class_names(dataset, &classes);
+    if (!mixes_photos(o) || !photo_directory(o)) return dataset; /* those that are drawn have such labels */
+    if (classes > 2) return mirt_one_hot_labels(dataset, classes);
+    memset(&desc, 0, sizeof desc);
+    desc.fn = class_as_float;
+    desc.num_y = 1;
+    desc.y[0] = mirt_make_array(NULL, MIRT_FLOAT32, MIRT_SHAPE(0));
+    return mirt_map(dataset, &desc);
+}
+
 /* Adds the stages for training; false after complaining. */
 static bool prepare_photos(const options *o, const mirt_augmentation *list, int count, int height, int width,
                            training_job *j) {
     mirt_dataset *d = keep_photos(o, j->training, height, width);
     if (!o->no_shuffle) d = mirt_shuffle(d, 10000);
     if (count > 0) d = mirt_augment(d, list, count);
+    d = with_soft_labels(o, d);
+    if (o->mix_up > 0) d = mirt_mix_up(d, o->mix_up);
+    if (o->cut_mix > 0) d = mirt_cut_mix(d, 0, o->cut_mix);
     j->training = mirt_prefetch(mirt_accumulate(mirt_batch(d, o->batch), (int)o->accumulate), MIRT_AUTOTUNE);
     if (j->training)
-        j->test = mirt_prefetch(mirt_batch(keep_photos(o, j->test, height, width), o->batch), MIRT_AUTOTUNE);
+        j->test = mirt_prefetch(mirt_batch(with_soft_labels(o, keep_photos(o, j->test, height, width)), o->batch),
+                                MIRT_AUTOTUNE);
     if (j->training && j->test) return true;
     complain_of_library();
     return false;
@@ -290,6 +317,9 @@ static bool check_photo_flags(const options *o) {
         complain("--validation and --validation-split exclude each other; give one of them");
     else if (o->validation && !photo_directory(o))
         complain("--validation also needs --data DIR, the photographs to train on");
+    else if (o->mix_up > 1 || o->cut_mix > 1)
+        complain("--%s is %g; it must be at most 1", o->mix_up > 1 ? "mix-up" : "cut-mix",
+                 (double)(o->mix_up > 1 ? o->mix_up : o->cut_mix));
     else return check_photo_split(o);
     return false;
 }

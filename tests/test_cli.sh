@@ -88,7 +88,7 @@ done
 run fit --help
 for flag in model data epochs batch replicas devices threads seed init no-shuffle max-steps log-steps optimizer \
     weight-decay clip-norm ema metrics lr save strategy collective accumulate winograd validation validation-split \
-    weights freeze head augment corrupt no-cache; do
+    weights freeze head augment mix-up cut-mix corrupt no-cache; do
     is "fit --help names --$flag" "$(grep -c -- "^  --$flag " out)" 1
 done
 cp out fit.help
@@ -329,6 +329,21 @@ case $(cat out err) in
     is "and says of which part" "$(grep -c '^evaluating photos/validation$' err)" 1
     run evaluate --load photos.safetensors --data photos/validation --batch 5 --devices 2
     is "also in other batches on other devices" "$(cat out)" "$wanted"
+    run fit $net --data photos --epochs 1 --mix-up 0.3 --cut-mix 1 --save mixed.safetensors
+    wanted="evaluate: $(val_of)"
+    run evaluate --load mixed.safetensors --data photos
+    is "evaluate after fit on mixed photographs" "$(cat out)" "$wanted"
+    cp -r photos zoo
+    for part in train validation; do cp -r "$(ls -d zoo/$part/* | head -1)" zoo/$part/zebra; done
+    run fit $net --data zoo --epochs 1 --mix-up 0.3 --metrics top2 --save mixed.safetensors
+    wanted="evaluate: $(val_of)"
+    run evaluate --load mixed.safetensors --data zoo --metrics top2 --confusion mixed.png
+    is "... of three classes" "$(sed -n "s/ top2=.*//p" out)" "$wanted"
+    run fit $net --data photos --mix-up 1.5
+    refuses "too much mixing" 2 "--mix-up is 1.5; it must be at most 1"
+    run fit --mix-up 0.2
+    refuses "digits are not mixed" 2 \
+        "--mix-up is for networks of photographs, such as --model mobilenet_v2, not for mnist"
     run fit $net --data photos/train --epochs 1 --validation-split 0.4 --seed 5 --save held.safetensors
     wanted="evaluate: $(val_of)"
     run evaluate --load held.safetensors --data photos/train --validation-split 0.4 --seed 5

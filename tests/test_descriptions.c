@@ -369,8 +369,9 @@ static void check_compile(void) {
            !mirt_input_of(NULL, 0),
        "no such input or output");
     ok(mirt_output_scores(m, -1) == MIRT_SCORES_OTHER && mirt_output_scores(m, 9) == MIRT_SCORES_OTHER &&
-           mirt_output_scores(NULL, 0) == MIRT_SCORES_OTHER,
-       "no such output's scores");
+           mirt_output_scores(NULL, 0) == MIRT_SCORES_OTHER && mirt_output_loss(m, -1) == MIRT_LOSS_NONE &&
+           mirt_output_loss(m, 9) == MIRT_LOSS_NONE && mirt_output_loss(NULL, 0) == MIRT_LOSS_NONE,
+       "no such output's scores, or loss");
     mirt_next_name(m, NULL);
     mirt_next_name(NULL, "x");
 }

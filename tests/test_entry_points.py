@@ -17,7 +17,8 @@ FREE = set("""
     mirt_num_replicas mirt_num_devices mirt_num_threads mirt_model_by_name mirt_mobilenet_v2 mirt_resnet50 mirt_efficientnet_v2
     mirt_mobilenet_v3_small mirt_mobilenet_v3_large mirt_resnet18 mirt_resnet34 mirt_resnet101 mirt_vgg16
     mirt_model_output mirt_step mirt_num_weights mirt_weight mirt_request_stop mirt_model_class_names mirt_replica_rows
-    mirt_output_scores mirt_strategy_destroy mirt_model_destroy mirt_function_destroy mirt_get_learning_rate mirt_input
+    mirt_output_scores mirt_output_loss mirt_strategy_destroy mirt_model_destroy mirt_function_destroy
+    mirt_get_learning_rate mirt_input
     mirt_input_of mirt_output_of mirt_call mirt_distribute mirt_latest_checkpoint mirt_scale_learning_rate
     mirt_function_x mirt_function_y mirt_function_weights mirt_function_variable mirt_function_constant mirt_function_loss_term
     mirt_minimize mirt_apply_gradients mirt_assign mirt_function_result""".split())
@@ -33,7 +34,7 @@ ALONE = set("""
     mirt_resnet50 mirt_efficientnet_v2 mirt_layer_add_loss mirt_model_output mirt_step
     mirt_num_weights mirt_weight mirt_request_stop mirt_logs_value mirt_history_last mirt_assign mirt_function_result
     mirt_model_class_names mirt_replica_rows mirt_create_temporary mirt_write_file mirt_printable
-    mirt_output_scores mirt_array_free mirt_data_free""".split())
+    mirt_output_scores mirt_output_loss mirt_array_free mirt_data_free""".split())
 
 
 def main():

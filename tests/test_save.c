@@ -184,7 +184,8 @@ static void check_scores(void) {
         bool good = mirt_compile(m, &c) == MIRT_OK && mirt_output_scores(m, 0) == cases[i].want &&
                     mirt_save(m, path_a, MIRT_SAVE_ALL) == MIRT_OK;
         mirt_model *loaded = good ? mirt_load(s, path_a) : NULL;
-        ok(good && loaded && mirt_output_scores(loaded, 0) == cases[i].want,
+        ok(good && loaded && mirt_output_scores(loaded, 0) == cases[i].want &&
+               mirt_output_loss(loaded, 0) == cases[i].loss,
            "%s: kind %d, also of the loaded model%s%s", cases[i].name, (int)mirt_output_scores(m, 0),
            loaded ? "" : ": ", loaded ? "" : mirt_last_error());
         if (cases[i].units == 1 && loaded) { /* class 1 begins at 0.5, of logits at 0 */

@@ -56,6 +56,8 @@ typedef enum mirt_scores {
    gives what its loss expects: logits with from_logits; without it, probabilities if the loss is a cross-entropy. All
    else is MIRT_SCORES_OTHER. Saved files hold both activations and from_logits, those of version 0.1 too. */
 MIRT_API mirt_scores mirt_output_scores(const mirt_model *model, int output);
+/* The loss of an output, which says what its labels have to be; MIRT_LOSS_NONE: custom, none, or not compiled. */
+MIRT_API mirt_loss mirt_output_loss(const mirt_model *model, int output);
 #endif
 
 /* Names of the classes 0, 1, ... that a model tells apart: mirt_fit takes those of its data (mirt_class_names), if they

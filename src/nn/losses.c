@@ -150,6 +150,11 @@ static mirt_activation_kind mirt__last_activation(const mirt__node *node) {
     return node->id == MIRT__OP_softmax ? MIRT_SOFTMAX : mirt__activation_of(node);
 }
 
+MIRT_API mirt_loss mirt_output_loss(const mirt_model *model, int output) {
+    if (!model || !model->compiled || output < 0 || output >= model->num_outputs) return MIRT_LOSS_NONE;
+    return model->config.custom_losses[output] ? MIRT_LOSS_NONE : mirt__output_loss_kind(model, output);
+}
+
 MIRT_API mirt_scores mirt_output_scores(const mirt_model *model, int output) {
     if (!model || output < 0 || output >= model->num_outputs) return MIRT_SCORES_OTHER;
     const mirt__node *node = model->output[output]->node;
