@@ -38,6 +38,7 @@
 #                   instructions and cuBLAS in build/cuda; cuda-speed: its CPU code beside cc -O2
 # make bench         ours beside TensorFlow and PyTorch: make bench PEER_PYTHON=/path/to/python:/another
 #                   BENCH="mobilenet_v2 resnet50" runs these alone, BENCH_FLAGS=--quick less of each
+# make bench-imagenet  directories of 1,281,167 photographs, and tar shards: make bench-imagenet DIRECTORY=DIR PEER_PYTHON=...
 # make mpi           build/mirrortrain-openmpi.so and -mpich.so, which the program needs under mpirun, for what is installed
 # make install       the header and the program, below PREFIX
 #
@@ -57,7 +58,7 @@ FUZZ_CC = clang
 FUZZ_RUNS =
 FUZZ_SECONDS = $(if $(FUZZ_RUNS),0,60)
 FUZZ_SEQUENCES = 10000
-FUZZ = model image resume cache csv gzip log
+FUZZ = model image resume cache csv gzip log tar
 KILLS = 1000
 MODELS = 300
 SEED = 0
@@ -285,7 +286,7 @@ test-arm64:
 
 
 # What writes files to begin with.
-FUZZ_SEEDS = build/tests/test_hostile build/tests/test_images build/tests/fuzz_resume
+FUZZ_SEEDS = build/tests/test_hostile build/tests/test_images build/tests/fuzz_resume build/tests/fuzz_tar
 
 fuzz: $(FUZZ:%=build/fuzz/fuzz_%) $(FUZZ_SEEDS) build/asan/test_api_fuzz
 	@FUZZ="$(FUZZ)" tests/fuzz.sh run $(FUZZ_SECONDS) $(FUZZ_RUNS)
@@ -298,14 +299,14 @@ fuzz-merge: $(FUZZ:%=build/fuzz/fuzz_%) $(FUZZ_SEEDS)
 	@FUZZ="$(FUZZ)" tests/fuzz.sh merge
 
 # Files of src/ and cli/ that read what others may have written, by the corpora and these tests.
-PARSER_TESTS = test_base test_json test_crafted test_hostile test_data test_arrays test_directory \
+PARSER_TESTS = test_base test_json test_crafted test_hostile test_data test_arrays test_directory test_tar \
 	test_split_directories test_images test_resume test_checkpoints test_callbacks test_events test_formats test_format_faults \
 	test_save test_workers test_augment_layers test_optimizers
 fuzz-coverage: $(FUZZ:%=build/cover/fuzz_%) $(PARSER_TESTS:%=build/cover/%)
 	@tests/fuzz_coverage.sh $(PARSER_TESTS)
 
 # A small tier: what reads and writes files, and training.
-MEMORY_TESTS = test_base test_json test_formats test_format_faults test_hostile test_data test_arrays test_directory \
+MEMORY_TESTS = test_base test_json test_formats test_format_faults test_hostile test_data test_arrays test_directory test_tar \
 	test_split_directories test_checkpoints test_save test_callbacks test_events test_training test_custom test_metrics
 # FILES="run.c optimizers.c": these alone; LIMIT: at most so many mutants of each file, which SEED draws.
 mutants:
@@ -355,6 +356,13 @@ build/pipeline_turbojpeg: bench/pipeline.c mirrortrain.c mirrortrain.h
 bench: build/mirrortrain build/pipeline $(if $(wildcard /usr/include/turbojpeg.h /usr/local/include/turbojpeg.h),build/pipeline_turbojpeg)
 	PEER_PYTHON="$(PEER_PYTHON)" python3 bench/bench.py $(BENCH_FLAGS) $(BENCH)
 
+build/imagenet: bench/imagenet.c build/mirrortrain.o
+	$(CC) -std=c11 $(CFLAGS) $(WARNINGS) $< build/mirrortrain.o -o $@ $(LDLIBS)
+
+# DIRECTORY gets 1,281,167 links, unless it has them.
+bench-imagenet: build/imagenet
+	PEER_PYTHON="$(PEER_PYTHON)" python3 bench/imagenet.py $(BENCH_FLAGS) $(DIRECTORY)
+
 include tests/sim/sim.mk
 include tests/gpu/gpu.mk
 
@@ -377,5 +385,6 @@ clean:
 
 .PHONY: FORCE all mpi cuda cuda-speed header check-header test kill-test smoke-test test-long test-busy test-layouts \
 	sanitize asan tsan coverage matrix examples test-arm64 fuzz fuzz-planted fuzz-merge fuzz-coverage memcheck \
-	mutants parity differential differential-planted accuracy accuracy-photos convert-test same-bits bench install \
+	mutants parity differential differential-planted accuracy accuracy-photos convert-test same-bits bench bench-imagenet \
+	install \
 	clean

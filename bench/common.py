@@ -28,11 +28,11 @@ def cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
-def find_peers(text):
+def find_peers(text, packages=PACKAGES):
     """{package: interpreter} among interpreters separated by spaces or colons."""
     found = {}
     for python in re.split(r"[\s:]+", text.strip()):
-        for package in PACKAGES if python else ():
+        for package in packages if python else ():
             look = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('%s'))" % package
             try:
                 there = subprocess.run([python, "-c", look], capture_output=True).returncode == 0

@@ -102,7 +102,7 @@ def run(command, **more):
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
 
 
-FUZZ = "model image resume cache csv gzip log".split()
+FUZZ = "model image resume cache csv gzip log tar".split()
 
 
 def programs_of(name):

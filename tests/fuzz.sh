@@ -5,7 +5,7 @@
 #   fuzz.sh merge               adds what was found to tests/corpus, as few files as reach the same
 # The last line says how many runs there were.
 cd "$(dirname "$0")/.." || exit 2
-FUZZ=${FUZZ:-model image resume cache csv gzip log}
+FUZZ=${FUZZ:-model image resume cache csv gzip log tar}
 home=$(mktemp -d "$([ -w /dev/shm ] && echo /dev/shm || echo "${TMPDIR:-/tmp}")/mirt_fuzz.XXXXXX") || exit 2
 trap 'rm -rf "$home"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -16,6 +16,7 @@ longest() {
     case $1 in
     model) echo 16384 ;;
     image) echo 1024 ;;
+    tar) echo 8192 ;;
     *) echo 4096 ;;
     esac
 }
@@ -28,7 +29,7 @@ make_seeds() {
     case $1 in
     model) build/tests/test_hostile --seeds "$at/seeds" >/dev/null || exit 2 ;;
     image) build/tests/test_images --seeds "$at/seeds" >/dev/null || exit 2 ;;
-    resume) build/tests/fuzz_resume --seeds "$at/seeds" >/dev/null || exit 2 ;;
+    resume | tar) "build/tests/fuzz_$1" --seeds "$at/seeds" >/dev/null || exit 2 ;;
     esac
 }
 

@@ -6,7 +6,8 @@ cd "$(dirname "$0")/.." || exit 2
 parsers="src/formats/json.c src/formats/safetensors.c src/nn/config.c src/nn/architecture.c
     src/checkpoint/resume.c src/checkpoint/run_state.c src/checkpoint/run_write.c
     src/checkpoint/readymade.c src/data/cache.c
-    src/data/image_csv.c src/data/idx.c src/data/inflate.c src/images/header.c cli/report_log.c"
+    src/data/image_csv.c src/data/tar_shards.c src/formats/tar.c src/data/idx.c src/data/inflate.c
+    src/images/header.c cli/report_log.c"
 home=$(mktemp -d) || exit 2
 trap 'rm -rf "$home"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -19,13 +20,13 @@ for test in "$@"; do
         status=1
     }
 done
-for name in model image resume cache csv gzip log; do
+for name in model image resume cache csv gzip log tar; do
     mkdir "$home/$name"
     tar -xzf "tests/corpus/$name.tar.gz" -C "$home/$name" || exit 2
     case $name in
     model) build/cover/test_hostile --seeds "$home/$name" >/dev/null ;;
     image) build/cover/test_images --seeds "$home/$name" >/dev/null ;;
-    resume) TMPDIR=$home build/cover/fuzz_resume --seeds "$home/$name" ;;
+    resume | tar) TMPDIR=$home "build/cover/fuzz_$name" --seeds "$home/$name" ;;
     esac
     TMPDIR=$home "build/cover/fuzz_$name" "$home/$name"/* >"$home/out" 2>&1 || {
         echo "fuzz_$name failed"

@@ -12,14 +12,14 @@ replay() { # PROGRAM DIRECTORY: the last line is only printed when all files hav
     return 1
 }
 
-for name in model image resume cache csv gzip log; do
+for name in model image resume cache csv gzip log tar; do
     seeds=$tmp/$name
     mkdir "$seeds"
     tap_check "$name: the corpus" tar -xzf "tests/corpus/$name.tar.gz" -C "$seeds"
     case $name in
     model) [ ! -x "$build/test_hostile" ] || tap_check "$name: seeds" "$build/test_hostile" --seeds "$seeds" ;;
     image) [ ! -x "$build/test_images" ] || tap_check "$name: seeds" "$build/test_images" --seeds "$seeds" ;;
-    resume) tap_check "$name: seeds" "$build/fuzz_resume" --seeds "$seeds" ;;
+    resume | tar) tap_check "$name: seeds" "$build/fuzz_$name" --seeds "$seeds" ;;
     esac
     tap_check "$name: $(ls "$seeds" | wc -l) files" replay "$build/fuzz_$name" "$seeds"
 done
