@@ -2374,8 +2374,11 @@ MIRT_API mirt_callback *mirt_csv_logger(const mirt_csv_logger_desc *desc);
 
 /* A line of JSON for whatever happens: {"event": "begin", ...} with the model, its compilation, strategy, environment
    and, by name, the direction ("min", "max") of each log and whether it is a share from 0 to 1; "step"; "epoch" with
-   all logs; "timing"; "end" with "status": finished, stopped (before the last epoch) or failed; "resume", where a run
-   was resumed. */
+   all logs and "use": for each device of this process the shares of the time since the last such entry that it was busy
+   and waited for input, its samples and memory, and for a GPU utilization, memory and power as NVIDIA's driver says
+   (NVML, loaded if it is there); "use", the same every 10 seconds within an epoch, if there are lines for steps;
+   "timing"; "end" with "status": finished, stopped (before the last epoch) or failed; "resume", where a run was
+   resumed. */
 typedef struct mirt_json_logger_desc {
     const char *path;
     bool append;
@@ -2384,7 +2387,9 @@ typedef struct mirt_json_logger_desc {
 MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc);
 
 /* Event files for TensorBoard, below log_dir: train/ with "epoch_loss", "epoch_learning_rate" and the like, and the
-   model as a graph; validation/ with "epoch_loss" and, over steps, "evaluation_loss_vs_iterations"; in log_dir itself
+   model as a graph; in train/ over steps, too, "device_busy/cpu:0", "device_input_wait/...", "device_memory/..." and
+   "process_memory" in bytes, and of GPUs "driver_utilization/...", "driver_memory/...", "driver_watts/..." (see
+   mirt_json_logger); validation/ with "epoch_loss" and, over steps, "evaluation_loss_vs_iterations"; in log_dir itself
    the hyper-parameters. Keras: TensorBoard. */
 typedef struct mirt_tensorboard_desc {
     const char *log_dir; /* default "logs" */
@@ -4384,7 +4389,7 @@ MIRT__NORMAL float mirt__normal(uint32_t word) {
    A strategy opens its devices; afterwards only the device's own thread uses it. Work runs in the order in which it is
    enqueued (cores: at once). The first failure sticks: all work after it is skipped, and `wait` returns it. */
 
-#define MIRT__BACKEND_VERSION 7
+#define MIRT__BACKEND_VERSION 8
 #define MIRT__MAX_DEVICES 32
 #define MIRT__MOST_SQUARES 1024 /* pieces in a call of `squares` */
 
@@ -4427,6 +4432,13 @@ typedef struct mirt__device_facts {
     bool half;           /* multiplies bfloat16 in hardware */
     unsigned char uuid[16]; /* of a GPU */
 } mirt__device_facts;
+
+/* What a device's driver says about it, whoever uses it; negative: it does not say. */
+typedef struct mirt__gauges {
+    double utilization;        /* share of the last moments in which a kernel ran */
+    double memory, all_memory; /* bytes: in use, and in all */
+    double watts;
+} mirt__gauges;
 
 /* How several opened devices of one strategy meet, and those of the other processes that train with it. */
 typedef struct mirt__joining {
@@ -4573,6 +4585,8 @@ typedef struct mirt__backend {
                     double *squares);
     /* Seconds between the signals `from` and `to` that were given last; after a wait. 0: not known. */
     double (*seconds)(mirt__handle *handle, int from, int to);
+    /* Between steps. False: nothing is known. NULL: the devices have no such driver. */
+    bool (*gauge)(mirt__handle *handle, mirt__gauges *out);
 } mirt__backend;
 
 MIRT__BEGIN_C
@@ -23432,7 +23446,7 @@ MIRT__LIB const mirt__backend *mirt__cores_backend(void) {
         mirt__core_begin,      mirt__core_end,     mirt__core_forget,   mirt__core_signal,    mirt__core_await,
         MIRT__TRAINING_ENTRY(mirt__core_reduce),
         mirt__core_nothing, MIRT__TRAINING_ENTRY(mirt__core_gather), MIRT__TRAINING_ENTRY(mirt__core_aggregate),
-        MIRT__TRAINING_ENTRY(mirt__core_squares), mirt__core_seconds};
+        MIRT__TRAINING_ENTRY(mirt__core_squares), mirt__core_seconds, NULL};
     return &cores;
 }
 
@@ -53234,6 +53248,42 @@ MIRT__ABSENT_LIB void mirt__timing_phase(const mirt_model *model, mirt_phase pha
 /* Seconds of the fit so far in a phase, the mean over devices; 0 where another model's seconds are counted. */
 MIRT__ABSENT_LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase);
 
+/* --- timing.c --- */
+/* As mirt_fit_timing, of a model whose strategy has timed its fit. */
+MIRT__ABSENT_LIB void mirt__timing_get(const mirt_model *model, mirt_timing *out);
+/* Bytes of memory that the system says the process has, by a line of /proc: "VmHWM:" at most, "VmRSS:" now; 0: it does
+   not say. */
+MIRT__ABSENT_LIB size_t mirt__process_bytes(const char *line);
+
+/* --- usage.c --- */
+/* What devices did between two moments of a fit, for logs. */
+typedef struct mirt__device_usage {
+    char name[32];
+    double busy, input; /* shares of the time: in forward, backward, all-reduce and update; in waiting for input */
+    int64_t samples;
+    size_t bytes;         /* of its working memory and its copy of the weights */
+    mirt__gauges gauges;  /* negative where nothing is known */
+} mirt__device_usage;
+typedef struct mirt__usage {
+    double at;      /* mirt__now() of the later moment; of the fit's beginning before there is one */
+    double seconds; /* between the two, without validation */
+    double images;  /* per second; of several processes those of whole batches */
+    size_t resident, peak; /* bytes of the process; 0: not known */
+    int num_devices;
+    mirt__device_usage device[MIRT_MAX_DEVICES]; /* of this process */
+    struct { /* the fit until the later moment */
+        double wall, busy[MIRT_MAX_DEVICES], input[MIRT_MAX_DEVICES];
+        int64_t samples[MIRT_MAX_DEVICES], step;
+    } so_far;
+} mirt__usage;
+
+/* A fit begins. */
+MIRT__ABSENT_LIB void mirt__usage_begin(mirt__usage *self, const mirt_event *event);
+/* The time since the last call. False: no step was trained in it. */
+MIRT__ABSENT_LIB bool mirt__usage_take(mirt__usage *self, const mirt_event *event);
+/* In the middle of an epoch: whether the last call is long ago. */
+MIRT__ABSENT_LIB bool mirt__usage_due(const mirt__usage *self);
+
 /* --- trace.c --- */
 /* Gives the function's operations names, if there is a trace that has none for them yet. */
 MIRT__ABSENT_LIB mirt_status mirt__trace_ready(mirt_function *function);
@@ -55128,12 +55178,11 @@ MIRT__LIB void mirt__verdict(mirt_timing *t) {
 
 /* The seconds of a fit for users. */
 
-/* The most memory the process was ever given; 0: nobody says. */
-static size_t mirt__peak_memory(void) {
+MIRT__LIB size_t mirt__process_bytes(const char *line) {
     char text[2048];
     mirt__file_peek("/proc/self/status", text, sizeof text);
-    const char *at = strstr(text, "VmHWM:");
-    const unsigned long kilobytes = at ? strtoul(at + 6, NULL, 10) : 0;
+    const char *at = strstr(text, line);
+    const unsigned long kilobytes = at ? strtoul(at + strlen(line), NULL, 10) : 0;
     return (size_t)kilobytes * 1024;
 }
 
@@ -55159,15 +55208,8 @@ static void mirt__timing_device(const mirt_model *model, int d, mirt_device_timi
     out->slowest = timeline->slowest;
 }
 
-MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    if (!model) return mirt__fail_missing(__func__, "model");
-    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_fit_timing: no place for the answer");
-    mirt_strategy *s = model->strategy;
-    if (s->timed != model || !s->timed_steps)
-        return mirt__fail(MIRT_E_STATE,
-                          "mirt_fit_timing: %s was not trained by mirt_fit yet, or another model was since",
-                          model->name);
+MIRT__LIB void mirt__timing_get(const mirt_model *model, mirt_timing *out) {
+    const mirt_strategy *s = model->strategy;
     memset(out, 0, sizeof *out);
     out->wall = s->timed_wall + (s->timing == model ? s->timeline[0].since - s->timed_since : 0);
     out->steps = s->timed_steps;
@@ -55187,8 +55229,19 @@ MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out) {
     out->sample_seconds = cost->seconds;
     out->parallel = cost->parallel;
     out->ahead = cost->ahead;
-    out->peak_memory = mirt__peak_memory();
+    out->peak_memory = mirt__process_bytes("VmHWM:");
     mirt__verdict(out);
+}
+
+MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    if (!model) return mirt__fail_missing(__func__, "model");
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_fit_timing: no place for the answer");
+    if (model->strategy->timed != model || !model->strategy->timed_steps)
+        return mirt__fail(MIRT_E_STATE,
+                          "mirt_fit_timing: %s was not trained by mirt_fit yet, or another model was since",
+                          model->name);
+    mirt__timing_get(model, out);
     return MIRT_OK;
 }
 
@@ -55236,6 +55289,65 @@ MIRT_API const char *mirt_timing_text(mirt_model *model) {
     mirt__timing_devices(&t, out);
     mirt__text_add(out, "%s\n", t.verdict);
     return out->failed ? NULL : out->data;
+}
+
+/* >>section inspect/usage.c */
+
+/* What devices did since the last time a log asked. */
+
+MIRT__LIB void mirt__usage_begin(mirt__usage *self, const mirt_event *event) {
+    memset(self, 0, sizeof *self);
+    self->so_far.step = event->model->step;
+    self->at = mirt__now();
+}
+
+MIRT__LIB bool mirt__usage_due(const mirt__usage *self) {
+    const double seconds = 10;
+    return mirt__now() - self->at >= seconds;
+}
+
+static void mirt__usage_gauge(const mirt_strategy *s, int d, mirt__gauges *out) {
+    const mirt__gauges none = {-1, -1, -1, -1};
+    *out = none;
+    if (!s->backend->gauge || !s->backend->gauge(s->device[d].handle, out)) *out = none;
+}
+
+MIRT__LIB bool mirt__usage_take(mirt__usage *self, const mirt_event *event) {
+    const mirt_model *model = event->model;
+    const mirt_strategy *s = model->strategy;
+    mirt_timing t;
+    int64_t samples = 0;
+    if (s->timed != model || !s->timed_steps) return false;
+    mirt__timing_get(model, &t);
+    const double seconds = t.wall - self->so_far.wall;
+    if (!(seconds > 0)) return false;
+    self->at = mirt__now();
+    self->seconds = seconds;
+    self->so_far.wall = t.wall;
+    self->num_devices = t.num_devices;
+    self->peak = t.peak_memory;
+    self->resident = mirt__process_bytes("VmRSS:");
+    for (int d = 0; d < t.num_devices; d++) {
+        const mirt_device_timing *from = &t.device[d];
+        mirt__device_usage *to = &self->device[d];
+        double wall = 0;
+        for (int i = 0; i < MIRT_PHASE_COUNT; i++) wall += from->seconds[i];
+        const double busy = from->busy * wall, input = from->seconds[MIRT_PHASE_INPUT];
+        memcpy(to->name, from->name, sizeof to->name);
+        to->busy = (busy - self->so_far.busy[d]) / seconds;
+        to->input = (input - self->so_far.input[d]) / seconds;
+        to->samples = from->samples - self->so_far.samples[d];
+        to->bytes = from->memory;
+        mirt__usage_gauge(s, d, &to->gauges);
+        samples += to->samples;
+        self->so_far.busy[d] = busy;
+        self->so_far.input[d] = input;
+        self->so_far.samples[d] = from->samples;
+    }
+    if (s->all_devices > t.num_devices) samples = (model->step - self->so_far.step) * event->batch_size;
+    self->so_far.step = model->step;
+    self->images = (double)samples / seconds;
+    return true;
 }
 
 #endif /* MIRRORTRAIN_NO_TRAIN */
@@ -63124,6 +63236,7 @@ typedef struct mirt__json_logger {
     int64_t steps;
     int64_t epochs_ended; /* of the run; checkpoints store it */
     bool pending;         /* the run is to be resumed, but has not started: the file is unchanged */
+    mirt__usage use;
 } mirt__json_logger;
 
 static const mirt__state_field mirt__json_logger_fields[] = {
@@ -63212,6 +63325,7 @@ static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_eve
 
 static int mirt__json_train_begin(const mirt_event *event, void *user) {
     mirt__json_logger *self = (mirt__json_logger *)user;
+    mirt__usage_begin(&self->use, event);
     self->pending = self->log.ready.loaded;
     self->log.ready.loaded = false;
     mirt_status status = mirt__log_file_open(&self->log, self->pending || self->append ? -1 : 0);
@@ -63234,6 +63348,51 @@ static int mirt__json_go_on(const mirt_event *event, void *user) {
     return mirt__callback_result(mirt__json_line_end(self));
 }
 
+/* A number of which -1 or 0 means that it is not known. */
+static void mirt__json_known(mirt__text *line, const char *key, double value) {
+    if (value > 0) mirt__json_number(line, key, value);
+}
+
+/* "use": {"seconds", "images_per_second", "resident_bytes", "peak_bytes", "devices": [{"name", "busy", "input",
+   "samples", "bytes", "utilization", "used_bytes", "all_bytes", "watts"}]} since the last one; nothing without a step
+   since. */
+static bool mirt__json_use(mirt__json_logger *self, mirt__text *line, const mirt_event *event) {
+    mirt__usage *use = &self->use;
+    if (!mirt__usage_take(use, event)) return false;
+    mirt__write_key(line, "use", false);
+    mirt__text_add(line, "{");
+    mirt__write_number(line, "seconds", use->seconds, true);
+    mirt__json_number(line, "images_per_second", use->images);
+    mirt__json_known(line, "resident_bytes", (double)use->resident);
+    mirt__json_known(line, "peak_bytes", (double)use->peak);
+    for (int d = 0; d < use->num_devices; d++) {
+        const mirt__device_usage *own = &use->device[d];
+        mirt__text_add(line, d ? ",{" : ",\"devices\":[{");
+        mirt__write_name(line, "name", own->name, true);
+        mirt__json_number(line, "busy", own->busy);
+        mirt__json_number(line, "input", own->input);
+        mirt__json_int(line, "samples", own->samples);
+        mirt__json_int(line, "bytes", (int64_t)own->bytes);
+        if (own->gauges.utilization >= 0) mirt__json_number(line, "utilization", own->gauges.utilization);
+        mirt__json_known(line, "used_bytes", own->gauges.memory);
+        mirt__json_known(line, "all_bytes", own->gauges.all_memory);
+        mirt__json_known(line, "watts", own->gauges.watts);
+        mirt__text_add(line, "}");
+    }
+    mirt__text_add(line, "]}");
+    return true;
+}
+
+/* Epochs may take hours: their use is logged in between, too. */
+static mirt_status mirt__json_use_line(mirt__json_logger *self, const mirt_event *event) {
+    if (!mirt__usage_due(&self->use)) return MIRT_OK;
+    mirt__text *line = mirt__json_line_begin(self, "use");
+    mirt__json_int(line, "epoch", event->epoch);
+    mirt__json_int(line, "batch", event->batch);
+    mirt__json_int(line, "batches", event->batches);
+    return mirt__json_use(self, line, event) ? mirt__json_line_end(self) : MIRT_OK;
+}
+
 static int mirt__json_batch_end(const mirt_event *event, void *user) {
     mirt__json_logger *self = (mirt__json_logger *)user;
     if (!self->steps || (event->step + 1) % self->steps != 0) return 0;
@@ -63243,7 +63402,8 @@ static int mirt__json_batch_end(const mirt_event *event, void *user) {
     mirt__json_int(line, "batch", event->batch);
     mirt__json_int(line, "batches", event->batches);
     mirt__json_logs(line, event->logs);
-    return mirt__callback_result(mirt__json_line_end(self));
+    const mirt_status status = mirt__json_line_end(self);
+    return mirt__callback_result(status == MIRT_OK ? mirt__json_use_line(self, event) : status);
 }
 
 /* "staleness": {"updates", "mean", "max", "histogram": updates by staleness, as far as there are any}. */
@@ -63270,6 +63430,7 @@ static int mirt__json_epoch_end(const mirt_event *event, void *user) {
     mirt__json_number(line, "seconds", event->seconds);
     mirt__json_number(line, "input_seconds", event->input_seconds);
     if (MIRT__TOGETHER && event->staleness) mirt__json_staleness(line, event->staleness);
+    mirt__json_use(self, line, event);
     /* otherwise the epoch was interrupted; batches may be -1 */
     if (event->batch >= event->batches) self->epochs_ended = event->epoch + 1;
     return mirt__callback_result(mirt__json_line_end(self));
@@ -63360,6 +63521,7 @@ typedef struct mirt__tensorboard {
     mirt__events events[MIRT__BOARD_FILES];
     bool open[MIRT__BOARD_FILES];
     mirt__text tag;
+    mirt__usage use;
 } mirt__tensorboard;
 
 /* A file that is truncated and continued must be an event file in the directory. */
@@ -63474,6 +63636,7 @@ static mirt_status mirt__board_close(mirt__tensorboard *self) {
 
 static mirt_status mirt__board_begin(mirt__tensorboard *self, const mirt_event *event) {
     const bool resumed = self->ready.loaded;
+    mirt__usage_begin(&self->use, event);
     self->ready.loaded = false;
     if (mirt__board_close(self) != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < MIRT__BOARD_FILES && !resumed; i++) {
@@ -63505,6 +63668,33 @@ static int mirt__board_train_begin(const mirt_event *event, void *user) {
 
 /* >>scalars */
 
+/* What devices did since the last time, over steps: a scalar for each quantity and device. */
+static mirt_status mirt__board_use(mirt__tensorboard *self, const mirt_event *event) {
+    mirt_status status = MIRT_OK;
+    const int64_t step = event->model->step;
+    if (!mirt__usage_take(&self->use, event)) return MIRT_OK;
+    for (int d = 0; d < self->use.num_devices; d++) {
+        const mirt__device_usage *own = &self->use.device[d];
+        const struct {
+            const char *prefix;
+            double value; /* negative: not known */
+        } all[] = {{"device_busy/", own->busy},
+                   {"device_input_wait/", own->input},
+                   {"device_memory/", (double)own->bytes},
+                   {"driver_utilization/", own->gauges.utilization},
+                   {"driver_memory/", own->gauges.memory},
+                   {"driver_watts/", own->gauges.watts}};
+        for (int i = 0; i < MIRT__COUNT(all) && status == MIRT_OK; i++) {
+            if (all[i].value >= 0)
+                status = mirt__board_scalar(self, MIRT__BOARD_TRAIN, all[i].prefix, own->name, "", step, all[i].value);
+        }
+    }
+    if (status == MIRT_OK && self->use.resident)
+        status = mirt__board_scalar(self, MIRT__BOARD_TRAIN, "process_memory", "", "", step,
+                                    (double)self->use.resident);
+    return status;
+}
+
 static int mirt__board_batch_end(const mirt_event *event, void *user) {
     mirt__tensorboard *self = (mirt__tensorboard *)user;
     mirt_status status = MIRT_OK;
@@ -63514,6 +63704,7 @@ static int mirt__board_batch_end(const mirt_event *event, void *user) {
         status = mirt__board_scalar(self, MIRT__BOARD_TRAIN, "batch_", event->logs->name[i], "", event->step + 1,
                                     event->logs->value[i]);
     }
+    if (status == MIRT_OK && mirt__usage_due(&self->use)) status = mirt__board_use(self, event);
     return mirt__board_done(self, status);
 }
 
@@ -63619,6 +63810,7 @@ static mirt_status mirt__board_weights(mirt__tensorboard *self, const mirt_event
 static int mirt__board_epoch_end(const mirt_event *event, void *user) {
     mirt__tensorboard *self = (mirt__tensorboard *)user;
     mirt_status status = mirt__board_logs(self, event->logs, true, "epoch_", "", event->epoch);
+    if (status == MIRT_OK) status = mirt__board_use(self, event);
     if (status == MIRT_OK && self->desc.histogram_freq && event->epoch % self->desc.histogram_freq == 0)
         status = mirt__board_weights(self, event);
     return mirt__board_done(self, status);

@@ -54,6 +54,7 @@ static double seconds_left(const run_log *log) {
 static double speed_of(const run_log *log) {
     const value *last = log->epochs ? log->epoch[log->epochs - 1] : NULL;
     const double whole = number_of(log->end, "images_per_second");
+    if (log->live && log->uses) return number_of(member(log->use[log->uses - 1], "use"), "images_per_second");
     if (!log->live || !last) return whole;
     return number_of(log->begin, "batch") * number_of(last, "batch") / number_of(last, "seconds");
 }
@@ -462,6 +463,7 @@ static void add_page(page *p, const run_log *log, const char *directory) {
     add(p, "\n<main>");
     add_curves(p, log);
     add_timing(p, log);
+    add_usage(p, log);
     add_staleness(p, log);
     add_predictions(p, log);
     add_settings(p, log);

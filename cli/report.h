@@ -48,6 +48,8 @@ typedef struct run_log {
     const value *resumed; /* where the run was last resumed; NULL: never */
     const value **epoch; /* in their order */
     int epochs;
+    const value **use; /* lines that say what devices did since the one before */
+    int uses;
     step_line *step;
     int steps;
     int strange;    /* lines that could not be read */
@@ -170,6 +172,10 @@ void visit_settings(const value *object, const char *above, const char *const *w
 void add_setting(page *p, const value *v);
 /* Makes DIR/report.html from DIR/log.jsonl. owner: run_owner; live: NULL for the last time. False after complaining. */
 bool write_run_page(const char *directory, int owner, const live_page *live);
+
+/* --- report_usage.c --- */
+/* Nothing, unless the log says what devices did over time. */
+void add_usage(page *p, const run_log *log);
 
 /* --- report_staleness.c --- */
 /* Nothing, unless the run had parameter servers. */

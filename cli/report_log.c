@@ -47,6 +47,7 @@ void free_run_log(run_log *log) {
         log->blocks = next;
     }
     free(log->epoch);
+    free(log->use);
     free(log->step);
     memset(log, 0, sizeof *log);
 }
@@ -278,6 +279,10 @@ static bool keep_line(run_log *log, const value *line) {
         if (strcmp(event, single[i].name) == 0) *single[i].place = line;
     }
     if (strcmp(event, "step") == 0) return keep_step(log, line);
+    if (member(line, "use")) {
+        if (!room((void **)&log->use, log->uses, sizeof *log->use)) return false;
+        log->use[log->uses++] = line;
+    }
     if (strcmp(event, "epoch") != 0) return true;
     if (!room((void **)&log->epoch, log->epochs, sizeof *log->epoch)) return false;
     log->epoch[log->epochs++] = line;

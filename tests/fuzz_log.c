@@ -18,6 +18,9 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned
         "9007199254740993", "true", "false", "null", "[]", "{}", "[1,2]", "[[1,0],[0,1]]", "\"\"", "\"begin\"",
         "\"end\"", "\"epoch\"", "\"step\"", "\"timing\"", "\"confusion\"", "\"samples\"", "\"resume\"", "\"<b>&\\\"\"",
         "\"\\ud83d\\ude00\"", "\"\\u0000\"", "\"\\ud800\"", "\"event\":\"epoch\"", "\"epoch\":1", "\"val_loss\":0.5",
+        "\"event\":\"use\"",
+        "\"batches\":9,\"batch\":3,\"use\":{\"seconds\":1,\"devices\":[{\"name\":\"gpu:0\",\"busy\":0.5,"
+        "\"input\":0.1,\"samples\":7,\"bytes\":9,\"watts\":1},{\"busy\":0.9}],\"resident_bytes\":5}",
         "\"png\":\"iVBORw0KGgo=\"", "\"classes\":[\"\\ud83d\\ude00\",\"b\"],\"matrix\":[[1,0],[0,1]]"};
     fuzz_random = seed;
     if (size < 2 || fuzz_below(3) == 0) return LLVMFuzzerMutate(data, size, most);

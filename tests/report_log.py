@@ -29,7 +29,24 @@ def ring(kind):
     return png(out, 28, 28)
 
 
-def lines(epochs=6, per_epoch=94, names=None, model="mnist", ended=True, timing=True, predictions=True):
+def use(t, seconds, gpus):
+    """What devices did; the last of several GPUs does less."""
+    devices = []
+    for d in range(gpus or 2):
+        busy = (0.9 if not gpus or d < gpus - 1 else 0.5) + 0.03 * math.sin(t + d)
+        devices.append(
+            {"name": "%s:%d" % ("gpu" if gpus else "cpu", d), "busy": busy, "input": 0.06 + 0.02 * math.cos(t),
+             "samples": 6000, "bytes": 187 << 20}
+        )
+        if gpus:
+            devices[d].update(
+                utilization=busy + 0.05, used_bytes=(9 << 30) + (d << 26), all_bytes=80 << 30, watts=310 * busy + 5 * d
+            )
+    return {"seconds": seconds, "images_per_second": 6600.5, "resident_bytes": 380 << 20, "peak_bytes": 412 << 20,
+            "devices": devices}
+
+
+def lines(epochs=6, per_epoch=94, names=None, model="mnist", ended=True, timing=True, predictions=True, gpus=0):
     names = names or [str(i) for i in range(10)]
     n = len(names)
     yield {
@@ -74,6 +91,9 @@ def lines(epochs=6, per_epoch=94, names=None, model="mnist", ended=True, timing=
                 "learning_rate": rate,
             }
         t = e + 1
+        if gpus:
+            middle = {"event": "use", "epoch": e, "batch": per_epoch // 2, "batches": per_epoch}
+            yield dict(middle, use=use(t - 0.5, 0.9, gpus))
         yield {
             "event": "epoch",
             "epoch": e,
@@ -87,6 +107,7 @@ def lines(epochs=6, per_epoch=94, names=None, model="mnist", ended=True, timing=
             "val_accuracy": 1 - 0.3 * math.exp(-t) - 0.015,
             "seconds": 1.83 + 0.01 * e,
             "input_seconds": 0.11,
+            "use": use(t, 1.83, gpus),
         }
     if timing:
         phases = {

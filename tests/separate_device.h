@@ -214,6 +214,13 @@ static void separate_squares(mirt__handle *handle, const mirt__real *block, cons
     separate_cores()->squares(separate_of(handle)->core, block, piece, pieces, squares);
 }
 
+static bool separate_gauge(mirt__handle *handle, mirt__gauges *out) {
+    const mirt__gauges gauges = {0.75, 3 << 20, 4 << 20, -1};
+    (void)handle;
+    *out = gauges;
+    return true;
+}
+
 extern const mirt__backend *mirt__cuda_backend(void);
 const mirt__backend *mirt__cuda_backend(void) {
     static const mirt__backend table = {
@@ -224,7 +231,7 @@ const mirt__backend *mirt__cuda_backend(void) {
         separate_wait,         separate_nothing,   separate_wait,    separate_measure,  separate_room,
         separate_begin,        separate_end,       separate_forget,  separate_signal,   separate_await,
         separate_reduce,       separate_nothing,   separate_gather,  separate_aggregate, separate_squares,
-        separate_seconds};
+        separate_seconds,      separate_gauge};
     return &table;
 }
 

@@ -139,6 +139,8 @@ def hostile(path):
                 )
             if line["event"] == "epoch":
                 line.update({HOSTILE: 0.5, "v" * 3000: line["epoch"], "val_" + HOSTILE: 0.25, "": 1})
+                line["use"]["devices"][0].update(name=HOSTILE + "q" * 3000, busy=1e300, input=None, bytes="many")
+                line["use"]["devices"][1] = [[1, None], "cpu"] if line["epoch"] % 2 else {}
             if line["event"] == "timing":
                 line["phases"].update({HOSTILE: 1, "u" * 3000: 2})
                 line["devices"][0]["name"], line["devices"][1]["name"], line["verdict"] = (
@@ -165,6 +167,7 @@ def cases(home):
         "one epoch": dict(epochs=1, per_epoch=3),
         "a long run": dict(epochs=150, per_epoch=4),
         "names": dict(names=photos, model=HOSTILE),
+        "gpus": dict(gpus=4),
         "forty classes": dict(names=["class %d" % i for i in range(40)]),
         "no predictions, not ended": dict(predictions=False, timing=False, ended=False),
     }
@@ -209,7 +212,7 @@ def check_page(name, directory):
         )
     if name == "a run":
         tap.ok(
-            page.count.get("svg", 0) == 5 and page.count.get("table", 0) >= 5 and page.count.get("img") == 16,
+            page.count.get("svg", 0) == 8 and page.count.get("table", 0) >= 5 and page.count.get("img") == 16,
             "curves, bar, matrix, tables, images",
         )
         tap.ok(
@@ -229,6 +232,17 @@ def check_page(name, directory):
         tap.ok(
             not any(c in text for c in tap.TURNS) and "y" * 200 not in text and "(no name)" in page.text,
             "nor do they turn what stands around them, or fill the page",
+        )
+    if name == "gpus":
+        charts = re.findall("<h3>([^<]*)</h3>", text)
+        expected = ["Busy", "Waiting for input", "Memory in MiB", "Utilization, as the driver says", "Power in watts"]
+        lines = re.findall('data-name="gpu:([0-9])" data-d="([^"]*)"', text)
+        tap.ok(
+            all(title in charts for title in expected)
+            and len(lines) == 20
+            and all(len(points.split()) == 12 for _, points in lines)
+            and re.search("uneven: gpu:[0-2] was busy 9[0-9]\u00a0% of the time, gpu:3 5[0-9]\u00a0%", page.text),
+            "devices over time, one line per device, and uneven use is pointed out: %s" % charts[3:],
         )
     if name == "damaged":
         tap.ok("4 lines of the log could not be read" in page.text, "lines that cannot be read are counted")
@@ -422,7 +436,7 @@ def check_fit(home):
         text = f.read()
     page = Page(text)
     tap.ok(
-        not page.wrong and page.count.get("svg", 0) == 5 and page.count.get("img") == 24,
+        not page.wrong and page.count.get("svg", 0) == 8 and page.count.get("img") == 24,
         "the page of a run: curves, time, matrix, images %s" % page.wrong[:3],
     )
     with open(directory + "/log.jsonl") as f:

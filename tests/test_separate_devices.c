@@ -4,6 +4,8 @@
 #include "mirror_util.h"
 #include "separate_device.h"
 
+#include <unistd.h>
+
 /* >>what is trained */
 
 typedef enum program {
@@ -260,6 +262,42 @@ static void check_text(mirt_collective collective, const char *name) {
     mirt_strategy_destroy(s);
 }
 
+/* What the driver of devices says is in the log; what it does not say is not. */
+static void check_use(void) {
+    char path[512], text[1 << 16];
+    const char *directory = work_directory();
+    mirt_json_logger_desc d;
+    mirt_fit_desc fit;
+    memset(&d, 0, sizeof d);
+    memset(&fit, 0, sizeof fit);
+    snprintf(path, sizeof path, "%s/use.jsonl", directory ? directory : ".");
+    d.path = path;
+    mirt_strategy *s = strategy_on("gpu", 2, 2, false);
+    mirt_model *m = s ? model_of(s, IMAGES_NET) : NULL;
+    mirt_dataset *data = m ? samples(IMAGES_NET, true) : NULL;
+    mirt_callback *logger = mirt_json_logger(&d);
+    fit.callbacks[0] = logger;
+    fit.no_progress = true;
+    fit.max_steps = 3;
+    const bool good = data && logger && mirt_fit(m, data, &fit);
+    FILE *file = fopen(path, "r");
+    const size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    text[size] = 0;
+    if (file) fclose(file);
+    int told = 0;
+    for (const char *at = text; (at = strstr(at, "\"utilization\":0.75,\"used_bytes\":3145728,\"all_bytes\":4194304}"));
+         at++)
+        told++;
+    ok(good && told == 2 && strstr(text, "\"use\":{\"seconds\":") && strstr(text, "\"name\":\"test:1\",\"busy\":") &&
+           !strstr(text, "watts"),
+       "the log has what the driver says of %d devices", told);
+    mirt_callback_destroy(logger);
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+    remove(path);
+    if (directory) rmdir(directory);
+}
+
 int main(void) {
     draw_images();
     for (int p = 0; p < PROGRAMS; p++) {
@@ -271,6 +309,7 @@ int main(void) {
     }
     check_nodes();
     check_same();
+    check_use();
     check_text(MIRT_COLLECTIVE_AUTO, "tree");
     check_text(MIRT_RING, "ring");
     check_text(MIRT_REDUCE_TO_ONE_DEVICE, "one device");

@@ -188,8 +188,11 @@ MIRT_API mirt_callback *mirt_csv_logger(const mirt_csv_logger_desc *desc);
 
 /* A line of JSON for whatever happens: {"event": "begin", ...} with the model, its compilation, strategy, environment
    and, by name, the direction ("min", "max") of each log and whether it is a share from 0 to 1; "step"; "epoch" with
-   all logs; "timing"; "end" with "status": finished, stopped (before the last epoch) or failed; "resume", where a run
-   was resumed. */
+   all logs and "use": for each device of this process the shares of the time since the last such entry that it was busy
+   and waited for input, its samples and memory, and for a GPU utilization, memory and power as NVIDIA's driver says
+   (NVML, loaded if it is there); "use", the same every 10 seconds within an epoch, if there are lines for steps;
+   "timing"; "end" with "status": finished, stopped (before the last epoch) or failed; "resume", where a run was
+   resumed. */
 typedef struct mirt_json_logger_desc {
     const char *path;
     bool append;
@@ -198,7 +201,9 @@ typedef struct mirt_json_logger_desc {
 MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc);
 
 /* Event files for TensorBoard, below log_dir: train/ with "epoch_loss", "epoch_learning_rate" and the like, and the
-   model as a graph; validation/ with "epoch_loss" and, over steps, "evaluation_loss_vs_iterations"; in log_dir itself
+   model as a graph; in train/ over steps, too, "device_busy/cpu:0", "device_input_wait/...", "device_memory/..." and
+   "process_memory" in bytes, and of GPUs "driver_utilization/...", "driver_memory/...", "driver_watts/..." (see
+   mirt_json_logger); validation/ with "epoch_loss" and, over steps, "evaluation_loss_vs_iterations"; in log_dir itself
    the hyper-parameters. Keras: TensorBoard. */
 typedef struct mirt_tensorboard_desc {
     const char *log_dir; /* default "logs" */

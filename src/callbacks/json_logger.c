@@ -1,5 +1,6 @@
 /* Logs a run as JSON lines. */
 
+#include "../inspect/timeline.h"
 #include "../nn/config.h"
 #include "log_file.h"
 
@@ -9,6 +10,7 @@ typedef struct mirt__json_logger {
     int64_t steps;
     int64_t epochs_ended; /* of the run; checkpoints store it */
     bool pending;         /* the run is to be resumed, but has not started: the file is unchanged */
+    mirt__usage use;
 } mirt__json_logger;
 
 static const mirt__state_field mirt__json_logger_fields[] = {
@@ -97,6 +99,7 @@ static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_eve
 
 static int mirt__json_train_begin(const mirt_event *event, void *user) {
     mirt__json_logger *self = (mirt__json_logger *)user;
+    mirt__usage_begin(&self->use, event);
     self->pending = self->log.ready.loaded;
     self->log.ready.loaded = false;
     mirt_status status = mirt__log_file_open(&self->log, self->pending || self->append ? -1 : 0);
@@ -119,6 +122,51 @@ static int mirt__json_go_on(const mirt_event *event, void *user) {
     return mirt__callback_result(mirt__json_line_end(self));
 }
 
+/* A number of which -1 or 0 means that it is not known. */
+static void mirt__json_known(mirt__text *line, const char *key, double value) {
+    if (value > 0) mirt__json_number(line, key, value);
+}
+
+/* "use": {"seconds", "images_per_second", "resident_bytes", "peak_bytes", "devices": [{"name", "busy", "input",
+   "samples", "bytes", "utilization", "used_bytes", "all_bytes", "watts"}]} since the last one; nothing without a step
+   since. */
+static bool mirt__json_use(mirt__json_logger *self, mirt__text *line, const mirt_event *event) {
+    mirt__usage *use = &self->use;
+    if (!mirt__usage_take(use, event)) return false;
+    mirt__write_key(line, "use", false);
+    mirt__text_add(line, "{");
+    mirt__write_number(line, "seconds", use->seconds, true);
+    mirt__json_number(line, "images_per_second", use->images);
+    mirt__json_known(line, "resident_bytes", (double)use->resident);
+    mirt__json_known(line, "peak_bytes", (double)use->peak);
+    for (int d = 0; d < use->num_devices; d++) {
+        const mirt__device_usage *own = &use->device[d];
+        mirt__text_add(line, d ? ",{" : ",\"devices\":[{");
+        mirt__write_name(line, "name", own->name, true);
+        mirt__json_number(line, "busy", own->busy);
+        mirt__json_number(line, "input", own->input);
+        mirt__json_int(line, "samples", own->samples);
+        mirt__json_int(line, "bytes", (int64_t)own->bytes);
+        if (own->gauges.utilization >= 0) mirt__json_number(line, "utilization", own->gauges.utilization);
+        mirt__json_known(line, "used_bytes", own->gauges.memory);
+        mirt__json_known(line, "all_bytes", own->gauges.all_memory);
+        mirt__json_known(line, "watts", own->gauges.watts);
+        mirt__text_add(line, "}");
+    }
+    mirt__text_add(line, "]}");
+    return true;
+}
+
+/* Epochs may take hours: their use is logged in between, too. */
+static mirt_status mirt__json_use_line(mirt__json_logger *self, const mirt_event *event) {
+    if (!mirt__usage_due(&self->use)) return MIRT_OK;
+    mirt__text *line = mirt__json_line_begin(self, "use");
+    mirt__json_int(line, "epoch", event->epoch);
+    mirt__json_int(line, "batch", event->batch);
+    mirt__json_int(line, "batches", event->batches);
+    return mirt__json_use(self, line, event) ? mirt__json_line_end(self) : MIRT_OK;
+}
+
 static int mirt__json_batch_end(const mirt_event *event, void *user) {
     mirt__json_logger *self = (mirt__json_logger *)user;
     if (!self->steps || (event->step + 1) % self->steps != 0) return 0;
@@ -128,7 +176,8 @@ static int mirt__json_batch_end(const mirt_event *event, void *user) {
     mirt__json_int(line, "batch", event->batch);
     mirt__json_int(line, "batches", event->batches);
     mirt__json_logs(line, event->logs);
-    return mirt__callback_result(mirt__json_line_end(self));
+    const mirt_status status = mirt__json_line_end(self);
+    return mirt__callback_result(status == MIRT_OK ? mirt__json_use_line(self, event) : status);
 }
 
 /* "staleness": {"updates", "mean", "max", "histogram": updates by staleness, as far as there are any}. */
@@ -155,6 +204,7 @@ static int mirt__json_epoch_end(const mirt_event *event, void *user) {
     mirt__json_number(line, "seconds", event->seconds);
     mirt__json_number(line, "input_seconds", event->input_seconds);
     if (MIRT__TOGETHER && event->staleness) mirt__json_staleness(line, event->staleness);
+    mirt__json_use(self, line, event);
     /* otherwise the epoch was interrupted; batches may be -1 */
     if (event->batch >= event->batches) self->epochs_ended = event->epoch + 1;
     return mirt__callback_result(mirt__json_line_end(self));

@@ -1,4 +1,5 @@
 #include "../formats/tfevents.h"
+#include "../inspect/timeline.h"
 #include "../nn/config.h"
 #include "../function/fit_program.h"
 #include "callbacks.h"
@@ -17,6 +18,7 @@ typedef struct mirt__tensorboard {
     mirt__events events[MIRT__BOARD_FILES];
     bool open[MIRT__BOARD_FILES];
     mirt__text tag;
+    mirt__usage use;
 } mirt__tensorboard;
 
 /* A file that is truncated and continued must be an event file in the directory. */
@@ -131,6 +133,7 @@ static mirt_status mirt__board_close(mirt__tensorboard *self) {
 
 static mirt_status mirt__board_begin(mirt__tensorboard *self, const mirt_event *event) {
     const bool resumed = self->ready.loaded;
+    mirt__usage_begin(&self->use, event);
     self->ready.loaded = false;
     if (mirt__board_close(self) != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < MIRT__BOARD_FILES && !resumed; i++) {
@@ -162,6 +165,33 @@ static int mirt__board_train_begin(const mirt_event *event, void *user) {
 
 /* >>scalars */
 
+/* What devices did since the last time, over steps: a scalar for each quantity and device. */
+static mirt_status mirt__board_use(mirt__tensorboard *self, const mirt_event *event) {
+    mirt_status status = MIRT_OK;
+    const int64_t step = event->model->step;
+    if (!mirt__usage_take(&self->use, event)) return MIRT_OK;
+    for (int d = 0; d < self->use.num_devices; d++) {
+        const mirt__device_usage *own = &self->use.device[d];
+        const struct {
+            const char *prefix;
+            double value; /* negative: not known */
+        } all[] = {{"device_busy/", own->busy},
+                   {"device_input_wait/", own->input},
+                   {"device_memory/", (double)own->bytes},
+                   {"driver_utilization/", own->gauges.utilization},
+                   {"driver_memory/", own->gauges.memory},
+                   {"driver_watts/", own->gauges.watts}};
+        for (int i = 0; i < MIRT__COUNT(all) && status == MIRT_OK; i++) {
+            if (all[i].value >= 0)
+                status = mirt__board_scalar(self, MIRT__BOARD_TRAIN, all[i].prefix, own->name, "", step, all[i].value);
+        }
+    }
+    if (status == MIRT_OK && self->use.resident)
+        status = mirt__board_scalar(self, MIRT__BOARD_TRAIN, "process_memory", "", "", step,
+                                    (double)self->use.resident);
+    return status;
+}
+
 static int mirt__board_batch_end(const mirt_event *event, void *user) {
     mirt__tensorboard *self = (mirt__tensorboard *)user;
     mirt_status status = MIRT_OK;
@@ -171,6 +201,7 @@ static int mirt__board_batch_end(const mirt_event *event, void *user) {
         status = mirt__board_scalar(self, MIRT__BOARD_TRAIN, "batch_", event->logs->name[i], "", event->step + 1,
                                     event->logs->value[i]);
     }
+    if (status == MIRT_OK && mirt__usage_due(&self->use)) status = mirt__board_use(self, event);
     return mirt__board_done(self, status);
 }
 
@@ -276,6 +307,7 @@ static mirt_status mirt__board_weights(mirt__tensorboard *self, const mirt_event
 static int mirt__board_epoch_end(const mirt_event *event, void *user) {
     mirt__tensorboard *self = (mirt__tensorboard *)user;
     mirt_status status = mirt__board_logs(self, event->logs, true, "epoch_", "", event->epoch);
+    if (status == MIRT_OK) status = mirt__board_use(self, event);
     if (status == MIRT_OK && self->desc.histogram_freq && event->epoch % self->desc.histogram_freq == 0)
         status = mirt__board_weights(self, event);
     return mirt__board_done(self, status);

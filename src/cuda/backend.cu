@@ -30,6 +30,6 @@ extern "C" const mirt__backend *mirt__cuda_backend(void) {
         mirt__cu_measure,      mirt__cu_set_room,
         mirt__cu_begin,        mirt__cu_end,    mirt__cu_forget,      mirt__cu_signal,    mirt__cu_await,
         mirt__cu_reduce,       mirt__cu_exchanged, mirt__cu_gather,   mirt__cu_aggregate, mirt__cu_squares,
-        mirt__cu_seconds};
+        mirt__cu_seconds,      mirt__cu_gauge};
     return &backend;
 }

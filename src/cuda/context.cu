@@ -71,6 +71,8 @@ static void mirt__cu_group_fail(mirt__cu *cu);
 static void mirt__cu_group_leave(mirt__cu *cu);
 /* exchange.cu: mirt__cu_idle of all its group. */
 static bool mirt__cu_frees(mirt__cu *cu);
+/* nvml.cu */
+static void mirt__cu_nvml_close(mirt__cu *cu);
 /* graphs.cu */
 static void mirt__cu_graphs_free(mirt__cu *cu);
 static void mirt__cu_graphs_settle(mirt__cu *cu);
@@ -367,6 +369,7 @@ static void mirt__cu_close(mirt__handle *cu) {
     mirt__cu_constants_free(cu);
     if (!cu->stuck) mirt__cu_free_parts(cu);
     (void)cudaGetLastError();
+    mirt__cu_nvml_close(cu);
     cu->host->free(cu->staging);
     cu->host->free(cu->numbers_host);
     cu->host->free(cu);

@@ -30,6 +30,7 @@ typedef enum mirt__cu_mode {
 typedef struct mirt__cu_graphs mirt__cu_graphs;
 typedef struct mirt__cu_staging mirt__cu_staging;
 typedef struct mirt__cu_group mirt__cu_group;
+typedef struct mirt__cu_nvml mirt__cu_nvml;
 
 /* An opened device. */
 typedef struct mirt__handle {
@@ -60,6 +61,8 @@ typedef struct mirt__handle {
     mirt__cu_graphs *graphs;
     mirt__cu_group *group;
     int rank;
+    mirt__cu_nvml *nvml; /* NULL: not asked for yet, or not there */
+    bool no_nvml;        /* it is not there */
 } mirt__cu;
 
 /* Whether kernels are to be launched now. */

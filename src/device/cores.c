@@ -172,6 +172,6 @@ MIRT__LIB const mirt__backend *mirt__cores_backend(void) {
         mirt__core_begin,      mirt__core_end,     mirt__core_forget,   mirt__core_signal,    mirt__core_await,
         MIRT__TRAINING_ENTRY(mirt__core_reduce),
         mirt__core_nothing, MIRT__TRAINING_ENTRY(mirt__core_gather), MIRT__TRAINING_ENTRY(mirt__core_aggregate),
-        MIRT__TRAINING_ENTRY(mirt__core_squares), mirt__core_seconds};
+        MIRT__TRAINING_ENTRY(mirt__core_squares), mirt__core_seconds, NULL};
     return &cores;
 }

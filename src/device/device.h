@@ -10,7 +10,7 @@
 
 #include "../kernels/table.h"
 
-#define MIRT__BACKEND_VERSION 7
+#define MIRT__BACKEND_VERSION 8
 #define MIRT__MAX_DEVICES 32
 #define MIRT__MOST_SQUARES 1024 /* pieces in a call of `squares` */
 
@@ -53,6 +53,13 @@ typedef struct mirt__device_facts {
     bool half;           /* multiplies bfloat16 in hardware */
     unsigned char uuid[16]; /* of a GPU */
 } mirt__device_facts;
+
+/* What a device's driver says about it, whoever uses it; negative: it does not say. */
+typedef struct mirt__gauges {
+    double utilization;        /* share of the last moments in which a kernel ran */
+    double memory, all_memory; /* bytes: in use, and in all */
+    double watts;
+} mirt__gauges;
 
 /* How several opened devices of one strategy meet, and those of the other processes that train with it. */
 typedef struct mirt__joining {
@@ -199,6 +206,8 @@ typedef struct mirt__backend {
                     double *squares);
     /* Seconds between the signals `from` and `to` that were given last; after a wait. 0: not known. */
     double (*seconds)(mirt__handle *handle, int from, int to);
+    /* Between steps. False: nothing is known. NULL: the devices have no such driver. */
+    bool (*gauge)(mirt__handle *handle, mirt__gauges *out);
 } mirt__backend;
 
 MIRT__BEGIN_C

@@ -3,12 +3,11 @@
 #include "timeline.h"
 /* The seconds of a fit for users. */
 
-/* The most memory the process was ever given; 0: nobody says. */
-static size_t mirt__peak_memory(void) {
+MIRT__LIB size_t mirt__process_bytes(const char *line) {
     char text[2048];
     mirt__file_peek("/proc/self/status", text, sizeof text);
-    const char *at = strstr(text, "VmHWM:");
-    const unsigned long kilobytes = at ? strtoul(at + 6, NULL, 10) : 0;
+    const char *at = strstr(text, line);
+    const unsigned long kilobytes = at ? strtoul(at + strlen(line), NULL, 10) : 0;
     return (size_t)kilobytes * 1024;
 }
 
@@ -34,15 +33,8 @@ static void mirt__timing_device(const mirt_model *model, int d, mirt_device_timi
     out->slowest = timeline->slowest;
 }
 
-MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    if (!model) return mirt__fail_missing(__func__, "model");
-    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_fit_timing: no place for the answer");
-    mirt_strategy *s = model->strategy;
-    if (s->timed != model || !s->timed_steps)
-        return mirt__fail(MIRT_E_STATE,
-                          "mirt_fit_timing: %s was not trained by mirt_fit yet, or another model was since",
-                          model->name);
+MIRT__LIB void mirt__timing_get(const mirt_model *model, mirt_timing *out) {
+    const mirt_strategy *s = model->strategy;
     memset(out, 0, sizeof *out);
     out->wall = s->timed_wall + (s->timing == model ? s->timeline[0].since - s->timed_since : 0);
     out->steps = s->timed_steps;
@@ -62,8 +54,19 @@ MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out) {
     out->sample_seconds = cost->seconds;
     out->parallel = cost->parallel;
     out->ahead = cost->ahead;
-    out->peak_memory = mirt__peak_memory();
+    out->peak_memory = mirt__process_bytes("VmHWM:");
     mirt__verdict(out);
+}
+
+MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    if (!model) return mirt__fail_missing(__func__, "model");
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_fit_timing: no place for the answer");
+    if (model->strategy->timed != model || !model->strategy->timed_steps)
+        return mirt__fail(MIRT_E_STATE,
+                          "mirt_fit_timing: %s was not trained by mirt_fit yet, or another model was since",
+                          model->name);
+    mirt__timing_get(model, out);
     return MIRT_OK;
 }
 

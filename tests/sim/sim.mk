@@ -129,7 +129,11 @@ build/sim/mirrortrain: $(CLI:cli/%.c=build/sim/cli/%.o) build/mirrortrain.o buil
 build/sim/cli/%.o: cli/%.c cli/cli.h cli/report.h mirrortrain.h mirrortrain_tcp.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 $(CFLAGS) -c $< -o $@
-build/sim/test_program.sh: tests/sim/test_program.sh build/sim/mirrortrain
+# Stands for NVIDIA's management library where LD_LIBRARY_PATH names its directory.
+build/sim/nvml/libnvidia-ml.so.1: tests/sim/fake_nvml.c
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -O1 $(TEST_WARNINGS) -fPIC -shared $< -o $@
+build/sim/test_program.sh: tests/sim/test_program.sh build/sim/mirrortrain build/sim/nvml/libnvidia-ml.so.1
 	ln -sf ../../tests/sim/test_program.sh $@
 build/sim/test_launches.sh: tests/sim/test_launches.sh build/sim/launches
 	ln -sf ../../tests/sim/test_launches.sh $@
