@@ -53267,20 +53267,20 @@ typedef struct mirt__device_usage {
 typedef struct mirt__usage {
     double at;      /* mirt__now() of the later moment; of the fit's beginning before there is one */
     double seconds; /* between the two, without validation */
-    double images;  /* per second; of several processes those of whole batches */
+    double images;  /* per second, of all processes */
     size_t resident, peak; /* bytes of the process; 0: not known */
     int num_devices;
     mirt__device_usage device[MIRT_MAX_DEVICES]; /* of this process */
     struct { /* the fit until the later moment */
         double wall, busy[MIRT_MAX_DEVICES], input[MIRT_MAX_DEVICES];
-        int64_t samples[MIRT_MAX_DEVICES], step;
+        int64_t samples[MIRT_MAX_DEVICES], images;
     } so_far;
 } mirt__usage;
 
-/* A fit begins. */
-MIRT__ABSENT_LIB void mirt__usage_begin(mirt__usage *self, const mirt_event *event);
+/* A fit begins. images: that the run was trained on so far, here and below. */
+MIRT__ABSENT_LIB void mirt__usage_begin(mirt__usage *self, int64_t images);
 /* The time since the last call. False: no step was trained in it. */
-MIRT__ABSENT_LIB bool mirt__usage_take(mirt__usage *self, const mirt_event *event);
+MIRT__ABSENT_LIB bool mirt__usage_take(mirt__usage *self, const mirt_model *model, int64_t images);
 /* In the middle of an epoch: whether the last call is long ago. */
 MIRT__ABSENT_LIB bool mirt__usage_due(const mirt__usage *self);
 
@@ -55295,9 +55295,9 @@ MIRT_API const char *mirt_timing_text(mirt_model *model) {
 
 /* What devices did since the last time a log asked. */
 
-MIRT__LIB void mirt__usage_begin(mirt__usage *self, const mirt_event *event) {
+MIRT__LIB void mirt__usage_begin(mirt__usage *self, int64_t images) {
     memset(self, 0, sizeof *self);
-    self->so_far.step = event->model->step;
+    self->so_far.images = images;
     self->at = mirt__now();
 }
 
@@ -55312,11 +55312,9 @@ static void mirt__usage_gauge(const mirt_strategy *s, int d, mirt__gauges *out) 
     if (!s->backend->gauge || !s->backend->gauge(s->device[d].handle, out)) *out = none;
 }
 
-MIRT__LIB bool mirt__usage_take(mirt__usage *self, const mirt_event *event) {
-    const mirt_model *model = event->model;
+MIRT__LIB bool mirt__usage_take(mirt__usage *self, const mirt_model *model, int64_t images) {
     const mirt_strategy *s = model->strategy;
     mirt_timing t;
-    int64_t samples = 0;
     if (s->timed != model || !s->timed_steps) return false;
     mirt__timing_get(model, &t);
     const double seconds = t.wall - self->so_far.wall;
@@ -55339,14 +55337,12 @@ MIRT__LIB bool mirt__usage_take(mirt__usage *self, const mirt_event *event) {
         to->samples = from->samples - self->so_far.samples[d];
         to->bytes = from->memory;
         mirt__usage_gauge(s, d, &to->gauges);
-        samples += to->samples;
         self->so_far.busy[d] = busy;
         self->so_far.input[d] = input;
         self->so_far.samples[d] = from->samples;
     }
-    if (s->all_devices > t.num_devices) samples = (model->step - self->so_far.step) * event->batch_size;
-    self->so_far.step = model->step;
-    self->images = (double)samples / seconds;
+    self->images = (double)(images - self->so_far.images) / seconds;
+    self->so_far.images = images;
     return true;
 }
 
@@ -56319,6 +56315,9 @@ typedef struct mirt__training_run {
 } mirt__training_run;
 
 /* --- run_state.c --- */
+/* Images that the model's run was trained on so far, those of this epoch included; with parameter servers those of this
+   process until the epoch ends. */
+MIRT__ABSENT_LIB int64_t mirt__run_images(const mirt_model *model);
 /* What a checkpoint holds of one callback of the fit. */
 typedef struct mirt__loaded_callback {
     const char *text;         /* its state; NULL: there is none */
@@ -57151,6 +57150,12 @@ MIRT__LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const
 }
 
 /* >>the numbers */
+
+MIRT__LIB int64_t mirt__run_images(const mirt_model *model) {
+    const mirt__training_run *run = model->run;
+    if (!run || run->trained) return run ? run->at.images : 0;
+    return run->at.images + (run->sums_loaded ? run->at.count : run->sums.count);
+}
 
 /* Counts stay exact in double precision, and adding to them cannot overflow. */
 #define MIRT__RUN_MOST ((int64_t)1 << 53)
@@ -63325,7 +63330,7 @@ static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_eve
 
 static int mirt__json_train_begin(const mirt_event *event, void *user) {
     mirt__json_logger *self = (mirt__json_logger *)user;
-    mirt__usage_begin(&self->use, event);
+    mirt__usage_begin(&self->use, mirt__run_images(event->model));
     self->pending = self->log.ready.loaded;
     self->log.ready.loaded = false;
     mirt_status status = mirt__log_file_open(&self->log, self->pending || self->append ? -1 : 0);
@@ -63356,9 +63361,9 @@ static void mirt__json_known(mirt__text *line, const char *key, double value) {
 /* "use": {"seconds", "images_per_second", "resident_bytes", "peak_bytes", "devices": [{"name", "busy", "input",
    "samples", "bytes", "utilization", "used_bytes", "all_bytes", "watts"}]} since the last one; nothing without a step
    since. */
-static bool mirt__json_use(mirt__json_logger *self, mirt__text *line, const mirt_event *event) {
+static bool mirt__json_use(mirt__json_logger *self, mirt__text *line, const mirt_model *model) {
     mirt__usage *use = &self->use;
-    if (!mirt__usage_take(use, event)) return false;
+    if (!mirt__usage_take(use, model, mirt__run_images(model))) return false;
     mirt__write_key(line, "use", false);
     mirt__text_add(line, "{");
     mirt__write_number(line, "seconds", use->seconds, true);
@@ -63390,7 +63395,7 @@ static mirt_status mirt__json_use_line(mirt__json_logger *self, const mirt_event
     mirt__json_int(line, "epoch", event->epoch);
     mirt__json_int(line, "batch", event->batch);
     mirt__json_int(line, "batches", event->batches);
-    return mirt__json_use(self, line, event) ? mirt__json_line_end(self) : MIRT_OK;
+    return mirt__json_use(self, line, event->model) ? mirt__json_line_end(self) : MIRT_OK;
 }
 
 static int mirt__json_batch_end(const mirt_event *event, void *user) {
@@ -63430,7 +63435,7 @@ static int mirt__json_epoch_end(const mirt_event *event, void *user) {
     mirt__json_number(line, "seconds", event->seconds);
     mirt__json_number(line, "input_seconds", event->input_seconds);
     if (MIRT__TOGETHER && event->staleness) mirt__json_staleness(line, event->staleness);
-    mirt__json_use(self, line, event);
+    mirt__json_use(self, line, event->model);
     /* otherwise the epoch was interrupted; batches may be -1 */
     if (event->batch >= event->batches) self->epochs_ended = event->epoch + 1;
     return mirt__callback_result(mirt__json_line_end(self));
@@ -63636,7 +63641,7 @@ static mirt_status mirt__board_close(mirt__tensorboard *self) {
 
 static mirt_status mirt__board_begin(mirt__tensorboard *self, const mirt_event *event) {
     const bool resumed = self->ready.loaded;
-    mirt__usage_begin(&self->use, event);
+    mirt__usage_begin(&self->use, mirt__run_images(event->model));
     self->ready.loaded = false;
     if (mirt__board_close(self) != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < MIRT__BOARD_FILES && !resumed; i++) {
@@ -63669,10 +63674,10 @@ static int mirt__board_train_begin(const mirt_event *event, void *user) {
 /* >>scalars */
 
 /* What devices did since the last time, over steps: a scalar for each quantity and device. */
-static mirt_status mirt__board_use(mirt__tensorboard *self, const mirt_event *event) {
+static mirt_status mirt__board_use(mirt__tensorboard *self, const mirt_model *model) {
     mirt_status status = MIRT_OK;
-    const int64_t step = event->model->step;
-    if (!mirt__usage_take(&self->use, event)) return MIRT_OK;
+    const int64_t step = model->step;
+    if (!mirt__usage_take(&self->use, model, mirt__run_images(model))) return MIRT_OK;
     for (int d = 0; d < self->use.num_devices; d++) {
         const mirt__device_usage *own = &self->use.device[d];
         const struct {
@@ -63704,7 +63709,7 @@ static int mirt__board_batch_end(const mirt_event *event, void *user) {
         status = mirt__board_scalar(self, MIRT__BOARD_TRAIN, "batch_", event->logs->name[i], "", event->step + 1,
                                     event->logs->value[i]);
     }
-    if (status == MIRT_OK && mirt__usage_due(&self->use)) status = mirt__board_use(self, event);
+    if (status == MIRT_OK && mirt__usage_due(&self->use)) status = mirt__board_use(self, event->model);
     return mirt__board_done(self, status);
 }
 
@@ -63810,7 +63815,7 @@ static mirt_status mirt__board_weights(mirt__tensorboard *self, const mirt_event
 static int mirt__board_epoch_end(const mirt_event *event, void *user) {
     mirt__tensorboard *self = (mirt__tensorboard *)user;
     mirt_status status = mirt__board_logs(self, event->logs, true, "epoch_", "", event->epoch);
-    if (status == MIRT_OK) status = mirt__board_use(self, event);
+    if (status == MIRT_OK) status = mirt__board_use(self, event->model);
     if (status == MIRT_OK && self->desc.histogram_freq && event->epoch % self->desc.histogram_freq == 0)
         status = mirt__board_weights(self, event);
     return mirt__board_done(self, status);

@@ -1,5 +1,6 @@
 /* Logs a run as JSON lines. */
 
+#include "../checkpoint/run_state.h"
 #include "../inspect/timeline.h"
 #include "../nn/config.h"
 #include "log_file.h"
@@ -99,7 +100,7 @@ static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_eve
 
 static int mirt__json_train_begin(const mirt_event *event, void *user) {
     mirt__json_logger *self = (mirt__json_logger *)user;
-    mirt__usage_begin(&self->use, event);
+    mirt__usage_begin(&self->use, mirt__run_images(event->model));
     self->pending = self->log.ready.loaded;
     self->log.ready.loaded = false;
     mirt_status status = mirt__log_file_open(&self->log, self->pending || self->append ? -1 : 0);
@@ -130,9 +131,9 @@ static void mirt__json_known(mirt__text *line, const char *key, double value) {
 /* "use": {"seconds", "images_per_second", "resident_bytes", "peak_bytes", "devices": [{"name", "busy", "input",
    "samples", "bytes", "utilization", "used_bytes", "all_bytes", "watts"}]} since the last one; nothing without a step
    since. */
-static bool mirt__json_use(mirt__json_logger *self, mirt__text *line, const mirt_event *event) {
+static bool mirt__json_use(mirt__json_logger *self, mirt__text *line, const mirt_model *model) {
     mirt__usage *use = &self->use;
-    if (!mirt__usage_take(use, event)) return false;
+    if (!mirt__usage_take(use, model, mirt__run_images(model))) return false;
     mirt__write_key(line, "use", false);
     mirt__text_add(line, "{");
     mirt__write_number(line, "seconds", use->seconds, true);
@@ -164,7 +165,7 @@ static mirt_status mirt__json_use_line(mirt__json_logger *self, const mirt_event
     mirt__json_int(line, "epoch", event->epoch);
     mirt__json_int(line, "batch", event->batch);
     mirt__json_int(line, "batches", event->batches);
-    return mirt__json_use(self, line, event) ? mirt__json_line_end(self) : MIRT_OK;
+    return mirt__json_use(self, line, event->model) ? mirt__json_line_end(self) : MIRT_OK;
 }
 
 static int mirt__json_batch_end(const mirt_event *event, void *user) {
@@ -204,7 +205,7 @@ static int mirt__json_epoch_end(const mirt_event *event, void *user) {
     mirt__json_number(line, "seconds", event->seconds);
     mirt__json_number(line, "input_seconds", event->input_seconds);
     if (MIRT__TOGETHER && event->staleness) mirt__json_staleness(line, event->staleness);
-    mirt__json_use(self, line, event);
+    mirt__json_use(self, line, event->model);
     /* otherwise the epoch was interrupted; batches may be -1 */
     if (event->batch >= event->batches) self->epochs_ended = event->epoch + 1;
     return mirt__callback_result(mirt__json_line_end(self));

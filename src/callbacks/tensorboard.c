@@ -1,4 +1,5 @@
 #include "../formats/tfevents.h"
+#include "../checkpoint/run_state.h"
 #include "../inspect/timeline.h"
 #include "../nn/config.h"
 #include "../function/fit_program.h"
@@ -133,7 +134,7 @@ static mirt_status mirt__board_close(mirt__tensorboard *self) {
 
 static mirt_status mirt__board_begin(mirt__tensorboard *self, const mirt_event *event) {
     const bool resumed = self->ready.loaded;
-    mirt__usage_begin(&self->use, event);
+    mirt__usage_begin(&self->use, mirt__run_images(event->model));
     self->ready.loaded = false;
     if (mirt__board_close(self) != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < MIRT__BOARD_FILES && !resumed; i++) {
@@ -166,10 +167,10 @@ static int mirt__board_train_begin(const mirt_event *event, void *user) {
 /* >>scalars */
 
 /* What devices did since the last time, over steps: a scalar for each quantity and device. */
-static mirt_status mirt__board_use(mirt__tensorboard *self, const mirt_event *event) {
+static mirt_status mirt__board_use(mirt__tensorboard *self, const mirt_model *model) {
     mirt_status status = MIRT_OK;
-    const int64_t step = event->model->step;
-    if (!mirt__usage_take(&self->use, event)) return MIRT_OK;
+    const int64_t step = model->step;
+    if (!mirt__usage_take(&self->use, model, mirt__run_images(model))) return MIRT_OK;
     for (int d = 0; d < self->use.num_devices; d++) {
         const mirt__device_usage *own = &self->use.device[d];
         const struct {
@@ -201,7 +202,7 @@ static int mirt__board_batch_end(const mirt_event *event, void *user) {
         status = mirt__board_scalar(self, MIRT__BOARD_TRAIN, "batch_", event->logs->name[i], "", event->step + 1,
                                     event->logs->value[i]);
     }
-    if (status == MIRT_OK && mirt__usage_due(&self->use)) status = mirt__board_use(self, event);
+    if (status == MIRT_OK && mirt__usage_due(&self->use)) status = mirt__board_use(self, event->model);
     return mirt__board_done(self, status);
 }
 
@@ -307,7 +308,7 @@ static mirt_status mirt__board_weights(mirt__tensorboard *self, const mirt_event
 static int mirt__board_epoch_end(const mirt_event *event, void *user) {
     mirt__tensorboard *self = (mirt__tensorboard *)user;
     mirt_status status = mirt__board_logs(self, event->logs, true, "epoch_", "", event->epoch);
-    if (status == MIRT_OK) status = mirt__board_use(self, event);
+    if (status == MIRT_OK) status = mirt__board_use(self, event->model);
     if (status == MIRT_OK && self->desc.histogram_freq && event->epoch % self->desc.histogram_freq == 0)
         status = mirt__board_weights(self, event);
     return mirt__board_done(self, status);

@@ -26,6 +26,12 @@ MIRT__LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const
 
 /* >>the numbers */
 
+MIRT__LIB int64_t mirt__run_images(const mirt_model *model) {
+    const mirt__training_run *run = model->run;
+    if (!run || run->trained) return run ? run->at.images : 0;
+    return run->at.images + (run->sums_loaded ? run->at.count : run->sums.count);
+}
+
 /* Counts stay exact in double precision, and adding to them cannot overflow. */
 #define MIRT__RUN_MOST ((int64_t)1 << 53)
 

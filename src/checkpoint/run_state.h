@@ -39,6 +39,9 @@ typedef struct mirt__training_run {
 } mirt__training_run;
 
 /* --- run_state.c --- */
+/* Images that the model's run was trained on so far, those of this epoch included; with parameter servers those of this
+   process until the epoch ends. */
+MIRT__LIB int64_t mirt__run_images(const mirt_model *model);
 /* What a checkpoint holds of one callback of the fit. */
 typedef struct mirt__loaded_callback {
     const char *text;         /* its state; NULL: there is none */

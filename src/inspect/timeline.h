@@ -35,20 +35,20 @@ typedef struct mirt__device_usage {
 typedef struct mirt__usage {
     double at;      /* mirt__now() of the later moment; of the fit's beginning before there is one */
     double seconds; /* between the two, without validation */
-    double images;  /* per second; of several processes those of whole batches */
+    double images;  /* per second, of all processes */
     size_t resident, peak; /* bytes of the process; 0: not known */
     int num_devices;
     mirt__device_usage device[MIRT_MAX_DEVICES]; /* of this process */
     struct { /* the fit until the later moment */
         double wall, busy[MIRT_MAX_DEVICES], input[MIRT_MAX_DEVICES];
-        int64_t samples[MIRT_MAX_DEVICES], step;
+        int64_t samples[MIRT_MAX_DEVICES], images;
     } so_far;
 } mirt__usage;
 
-/* A fit begins. */
-MIRT__LIB void mirt__usage_begin(mirt__usage *self, const mirt_event *event);
+/* A fit begins. images: that the run was trained on so far, here and below. */
+MIRT__LIB void mirt__usage_begin(mirt__usage *self, int64_t images);
 /* The time since the last call. False: no step was trained in it. */
-MIRT__LIB bool mirt__usage_take(mirt__usage *self, const mirt_event *event);
+MIRT__LIB bool mirt__usage_take(mirt__usage *self, const mirt_model *model, int64_t images);
 /* In the middle of an epoch: whether the last call is long ago. */
 MIRT__LIB bool mirt__usage_due(const mirt__usage *self);
 

@@ -2,9 +2,9 @@
 #include "timeline.h"
 /* What devices did since the last time a log asked. */
 
-MIRT__LIB void mirt__usage_begin(mirt__usage *self, const mirt_event *event) {
+MIRT__LIB void mirt__usage_begin(mirt__usage *self, int64_t images) {
     memset(self, 0, sizeof *self);
-    self->so_far.step = event->model->step;
+    self->so_far.images = images;
     self->at = mirt__now();
 }
 
@@ -19,11 +19,9 @@ static void mirt__usage_gauge(const mirt_strategy *s, int d, mirt__gauges *out) 
     if (!s->backend->gauge || !s->backend->gauge(s->device[d].handle, out)) *out = none;
 }
 
-MIRT__LIB bool mirt__usage_take(mirt__usage *self, const mirt_event *event) {
-    const mirt_model *model = event->model;
+MIRT__LIB bool mirt__usage_take(mirt__usage *self, const mirt_model *model, int64_t images) {
     const mirt_strategy *s = model->strategy;
     mirt_timing t;
-    int64_t samples = 0;
     if (s->timed != model || !s->timed_steps) return false;
     mirt__timing_get(model, &t);
     const double seconds = t.wall - self->so_far.wall;
@@ -46,13 +44,11 @@ MIRT__LIB bool mirt__usage_take(mirt__usage *self, const mirt_event *event) {
         to->samples = from->samples - self->so_far.samples[d];
         to->bytes = from->memory;
         mirt__usage_gauge(s, d, &to->gauges);
-        samples += to->samples;
         self->so_far.busy[d] = busy;
         self->so_far.input[d] = input;
         self->so_far.samples[d] = from->samples;
     }
-    if (s->all_devices > t.num_devices) samples = (model->step - self->so_far.step) * event->batch_size;
-    self->so_far.step = model->step;
-    self->images = (double)samples / seconds;
+    self->images = (double)(images - self->so_far.images) / seconds;
+    self->so_far.images = images;
     return true;
 }
