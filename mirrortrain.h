@@ -45154,6 +45154,8 @@ MIRT__ABSENT_LIB bool mirt__metric_compares(const mirt_model *model, const mirt_
 
 /* Whether it compares class numbers that must be below the number of classes. */
 MIRT__ABSENT_LIB bool mirt__metric_indexes(const mirt__metric_use *use);
+/* The options of a loss that is a metric: it ignores the class that the output's own loss ignores. */
+MIRT__ABSENT_LIB mirt_loss_options mirt__metric_loss_options(const mirt_model *model, const mirt__metric_use *use);
 
 /* --- metrics.c --- */
 /* Makes the list of the compiled model's metrics, and the names for logs. */
@@ -45778,12 +45780,22 @@ static mirt_tensor *mirt__accuracy_record(const mirt_model *model, const mirt__m
     return mirt__mean_of_positions(mirt__accuracy_op(kind, output, labels));
 }
 
+MIRT__LIB mirt_loss_options mirt__metric_loss_options(const mirt_model *model, const mirt__metric_use *use) {
+    const mirt_loss_options *own = &model->config.loss_options[use->output];
+    mirt_loss_options how;
+    memset(&how, 0, sizeof how);
+    how.has_ignore_class = own->has_ignore_class;
+    how.ignore_class = own->ignore_class;
+    return how;
+}
+
 /* The loss of each sample. `output` is as the model makes it: a loss of logits is more accurate than one of their
    probabilities. */
 static mirt_tensor *mirt__loss_metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output,
                                              mirt_tensor *labels) {
-    const bool logits = use->options.from_logits && model->config.from_logits;
-    return mirt__mean_of_positions(mirt__loss_of(use->options.loss, logits, output, labels));
+    mirt_loss_options how = mirt__metric_loss_options(model, use);
+    how.from_logits = use->options.from_logits && mirt__output_logits(model, use->output);
+    return mirt__mean_of_positions(mirt__loss_of(use->options.loss, &how, output, labels));
 }
 
 /* What the metric takes; a loss decides by its labels. */
@@ -45822,6 +45834,9 @@ MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__me
     char text[96];
     if (use->metric == MIRT_METRIC_LOSS && !use->options.loss)
         return mirt__fail(MIRT_E_INVALID, "MIRT_METRIC_LOSS needs a `loss` in its options");
+    if (use->metric == MIRT_METRIC_LOSS && use->options.loss == MIRT_DICE)
+        return mirt__fail(MIRT_E_INVALID, "dice is one ratio of the global batch, not a value for each sample: it "
+                                          "cannot be a metric");
     if (classes && use->n < 2)
         return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes) or (rows, ..., classes); %s is %s", name,
                           maker, mirt__shape_text(&output->shape, text));
@@ -52897,9 +52912,12 @@ MIRT__LIB bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_
         int same = 0;
         while (same < i && !mirt__metric_shares(&model->metric[same], use)) same++;
         mirt_tensor *value = mirt__metric_record(model, use, output[use->output], labels[use->output]);
+        if (mirt__metric_indexes(use)) {
+            const mirt_loss_options how = mirt__metric_loss_options(model, use);
+            const int field = f->spec.num_x + mirt__label_number(model, use->output);
+            value = mirt__class_numbers_use(f, field, use->n, &how, value);
+        }
         if (!value) return false;
-        if (mirt__metric_indexes(use))
-            f->classes[f->spec.num_x + mirt__label_number(model, use->output)] = (int)use->n;
         body->metric_result[i] = same < i ? body->metric_result[same] : f->results.count;
         if (same == i && mirt__result_add(f, use->name, value) != MIRT_OK) return false;
     }

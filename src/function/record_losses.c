@@ -109,9 +109,12 @@ MIRT__LIB bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_
         int same = 0;
         while (same < i && !mirt__metric_shares(&model->metric[same], use)) same++;
         mirt_tensor *value = mirt__metric_record(model, use, output[use->output], labels[use->output]);
+        if (mirt__metric_indexes(use)) {
+            const mirt_loss_options how = mirt__metric_loss_options(model, use);
+            const int field = f->spec.num_x + mirt__label_number(model, use->output);
+            value = mirt__class_numbers_use(f, field, use->n, &how, value);
+        }
         if (!value) return false;
-        if (mirt__metric_indexes(use))
-            f->classes[f->spec.num_x + mirt__label_number(model, use->output)] = (int)use->n;
         body->metric_result[i] = same < i ? body->metric_result[same] : f->results.count;
         if (same == i && mirt__result_add(f, use->name, value) != MIRT_OK) return false;
     }

@@ -27,12 +27,22 @@ static mirt_tensor *mirt__accuracy_record(const mirt_model *model, const mirt__m
     return mirt__mean_of_positions(mirt__accuracy_op(kind, output, labels));
 }
 
+MIRT__LIB mirt_loss_options mirt__metric_loss_options(const mirt_model *model, const mirt__metric_use *use) {
+    const mirt_loss_options *own = &model->config.loss_options[use->output];
+    mirt_loss_options how;
+    memset(&how, 0, sizeof how);
+    how.has_ignore_class = own->has_ignore_class;
+    how.ignore_class = own->ignore_class;
+    return how;
+}
+
 /* The loss of each sample. `output` is as the model makes it: a loss of logits is more accurate than one of their
    probabilities. */
 static mirt_tensor *mirt__loss_metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output,
                                              mirt_tensor *labels) {
-    const bool logits = use->options.from_logits && model->config.from_logits;
-    return mirt__mean_of_positions(mirt__loss_of(use->options.loss, logits, output, labels));
+    mirt_loss_options how = mirt__metric_loss_options(model, use);
+    how.from_logits = use->options.from_logits && mirt__output_logits(model, use->output);
+    return mirt__mean_of_positions(mirt__loss_of(use->options.loss, &how, output, labels));
 }
 
 /* What the metric takes; a loss decides by its labels. */
@@ -71,6 +81,9 @@ MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__me
     char text[96];
     if (use->metric == MIRT_METRIC_LOSS && !use->options.loss)
         return mirt__fail(MIRT_E_INVALID, "MIRT_METRIC_LOSS needs a `loss` in its options");
+    if (use->metric == MIRT_METRIC_LOSS && use->options.loss == MIRT_DICE)
+        return mirt__fail(MIRT_E_INVALID, "dice is one ratio of the global batch, not a value for each sample: it "
+                                          "cannot be a metric");
     if (classes && use->n < 2)
         return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes) or (rows, ..., classes); %s is %s", name,
                           maker, mirt__shape_text(&output->shape, text));

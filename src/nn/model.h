@@ -450,6 +450,8 @@ MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric
 
 /* Whether it compares class numbers that must be below the number of classes. */
 MIRT__LIB bool mirt__metric_indexes(const mirt__metric_use *use);
+/* The options of a loss that is a metric: it ignores the class that the output's own loss ignores. */
+MIRT__LIB mirt_loss_options mirt__metric_loss_options(const mirt_model *model, const mirt__metric_use *use);
 
 /* --- metrics.c --- */
 /* Makes the list of the compiled model's metrics, and the names for logs. */
