@@ -315,7 +315,7 @@ static const lie graph_lies[] = {
     {ARCHITECTURE, "\"attributes\":{", "\"attributes\":{\"kind\":1,", MIRT_E_FORMAT, "invalid kind of pad (1)"},
     {ARCHITECTURE, "\"attributes\":{", "\"attributes\":{\"kind\":-1,", MIRT_E_FORMAT,
      "\"kind\" must be an integer from 0"},
-    {ARCHITECTURE, "\"kind\":6,\"scale\"", "\"kind\":24,\"scale\"", MIRT_E_FORMAT, "invalid kind of unary (24)"},
+    {ARCHITECTURE, "\"kind\":6,\"scale\"", "\"kind\":99,\"scale\"", MIRT_E_FORMAT, "invalid kind of unary (99)"},
     {ARCHITECTURE, "\"scale\":\"-inf\"", "\"scale\":\"-info\"", MIRT_E_FORMAT, "scale is neither a number nor"},
     {ARCHITECTURE, "\"scale\":\"-inf\"", "\"scale\":\"nan\"", MIRT_E_FORMAT, "is no range"},
     {ARCHITECTURE, "\"scale\":\"-inf\"", "\"scale\":\"inf\"", MIRT_E_FORMAT, "is no range"},

@@ -102,6 +102,9 @@ static bool train(mirt_strategy *s, program p, char out[MIRT__SHA256_HEX]) {
     mirt_dataset *data = mirt_batch(mirt_shuffle(samples(p, true), 203), 29);
     if (p == ACCUMULATED) data = mirt_accumulate(data, 3);
     mirt_dataset *held = mirt_batch(samples(p, false), 40);
+    mirt_callback *swap = p == AVERAGES ? mirt_swap_ema_weights(true) : NULL;
+    fit.callbacks[0] = swap;
+    if (swap) fit.validation = held;
     bool good = m && mirt_fit(m, data, &fit) && mirt_evaluate(m, held, &logs) == MIRT_OK;
     mirt_data rows;
     memset(&rows, 0, sizeof rows);
@@ -117,6 +120,7 @@ static bool train(mirt_strategy *s, program p, char out[MIRT__SHA256_HEX]) {
     mirt__sha256_add(&sha, predicted, 99 * IMAGE_CLASSES * sizeof(float));
     for (int i = 0; i < logs.count; i++) mirt__sha256_add(&sha, &logs.value[i], sizeof logs.value[i]);
     mirt__sha256_end(&sha, out);
+    mirt_callback_destroy(swap);
     mirt_dataset_destroy(data);
     mirt_dataset_destroy(held);
     return good;
