@@ -14092,80 +14092,38 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
     }
 }
 
-static void MIRT__K(nadam_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), fresh = MIRT__K(set)(args->momentum);
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon);
-    float *first = args->slot[0], *second = args->slot[1];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
-        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = MIRT__K(load_up_to)(second + i, n);
-        m = MIRT__K(fma)(g - m, new_1, m);
-        v = MIRT__K(fma)(g * g - v, new_2, v);
-        MIRT__K(store_up_to)(first + i, m, n);
-        MIRT__K(store_up_to)(second + i, v, n);
-        MIRT__UPDATE_WEIGHT
-        weight -= (rate * m + fresh * g) / (MIRT__K(sqrt)(v) + epsilon);
-        MIRT__UPDATE_STORE
+/* A rule that changes m and v, of the slots, and says what is taken off the weight. */
+#define MIRT__UPDATE_RANGE(name, ...) \
+    static void MIRT__K(name)(const mirt__update *args, int64_t begin, int64_t end) { \
+        const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), other = MIRT__K(set)(args->momentum); \
+        const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2); \
+        const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon), zero = MIRT__K(zero)(); \
+        float *first = args->slot[0], *second = args->slot[1]; \
+        const bool extras = true; \
+        MIRT__UPDATE_PARTS \
+        (void)other, (void)new_1, (void)new_2, (void)epsilon, (void)zero; \
+        for (int64_t i = begin; i < end; i += MIRT__LANES) { \
+            const int64_t n = mirt__min(end - i, MIRT__LANES); \
+            const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n); \
+            MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = m, step; \
+            if (second) v = MIRT__K(load_up_to)(second + i, n); \
+            __VA_ARGS__ \
+            MIRT__K(store_up_to)(first + i, m, n); \
+            if (second) MIRT__K(store_up_to)(second + i, v, n); \
+            MIRT__UPDATE_WEIGHT \
+            weight -= step; \
+            MIRT__UPDATE_STORE \
+        } \
     }
-}
-
-static void MIRT__K(adagrad_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    float *accumulator = args->slot[0];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
-        const MIRT__VEC v = MIRT__K(load_up_to)(accumulator + i, n) + g * g;
-        MIRT__K(store_up_to)(accumulator + i, v, n);
-        MIRT__UPDATE_WEIGHT
-        weight -= rate * g / MIRT__K(sqrt)(v + epsilon);
-        MIRT__UPDATE_STORE
-    }
-}
-
-static void MIRT__K(adamax_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *first = args->slot[0], *second = args->slot[1];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
-        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), norm = MIRT__K(load_up_to)(second + i, n);
-        m = MIRT__K(fma)(g - m, new_1, m);
-        norm = MIRT__K(max)(norm - norm * new_2, MIRT__K(abs)(g));
-        MIRT__K(store_up_to)(first + i, m, n);
-        MIRT__K(store_up_to)(second + i, norm, n);
-        MIRT__UPDATE_WEIGHT
-        weight -= rate * m / (norm + epsilon);
-        MIRT__UPDATE_STORE
-    }
-}
-
-static void MIRT__K(lion_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), zero = MIRT__K(zero)(), back = zero - rate;
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *slot = args->slot[0];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC m = MIRT__K(load_up_to)(slot + i, n);
-        const MIRT__VEC ahead = MIRT__K(gradient)(args, into, from, shaped, i, n) - m;
-        const MIRT__VEC way = MIRT__K(fma)(ahead, new_1, m);
-        MIRT__K(store_up_to)(slot + i, MIRT__K(fma)(ahead, new_2, m), n);
-        MIRT__UPDATE_WEIGHT
-        weight -= MIRT__K(if_greater)(way, zero, rate, MIRT__K(if_greater)(zero, way, back, rate * way));
-        MIRT__UPDATE_STORE
-    }
-}
+MIRT__UPDATE_RANGE(nadam_range, m = MIRT__K(fma)(g - m, new_1, m); v = MIRT__K(fma)(g * g - v, new_2, v);
+                   step = (rate * m + other * g) / (MIRT__K(sqrt)(v) + epsilon);)
+MIRT__UPDATE_RANGE(adagrad_range, m += g * g; step = rate * g / MIRT__K(sqrt)(m + epsilon);)
+MIRT__UPDATE_RANGE(adamax_range, m = MIRT__K(fma)(g - m, new_1, m); v = MIRT__K(max)(v - v * new_2, MIRT__K(abs)(g));
+                   step = rate * m / (v + epsilon);)
+MIRT__UPDATE_RANGE(lion_range, const MIRT__VEC ahead = g - m, way = MIRT__K(fma)(ahead, new_1, m);
+                   m = MIRT__K(fma)(ahead, new_2, m); step = MIRT__K(if_greater)(way, zero, rate, rate * way);
+                   step = MIRT__K(if_greater)(zero, way, zero - rate, step);)
+#undef MIRT__UPDATE_RANGE
 #undef MIRT__UPDATE_STORE
 #undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
@@ -16639,80 +16597,38 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
     }
 }
 
-static void MIRT__K(nadam_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), fresh = MIRT__K(set)(args->momentum);
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon);
-    float *first = args->slot[0], *second = args->slot[1];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
-        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = MIRT__K(load_up_to)(second + i, n);
-        m = MIRT__K(fma)(g - m, new_1, m);
-        v = MIRT__K(fma)(g * g - v, new_2, v);
-        MIRT__K(store_up_to)(first + i, m, n);
-        MIRT__K(store_up_to)(second + i, v, n);
-        MIRT__UPDATE_WEIGHT
-        weight -= (rate * m + fresh * g) / (MIRT__K(sqrt)(v) + epsilon);
-        MIRT__UPDATE_STORE
+/* A rule that changes m and v, of the slots, and says what is taken off the weight. */
+#define MIRT__UPDATE_RANGE(name, ...) \
+    static void MIRT__K(name)(const mirt__update *args, int64_t begin, int64_t end) { \
+        const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), other = MIRT__K(set)(args->momentum); \
+        const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2); \
+        const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon), zero = MIRT__K(zero)(); \
+        float *first = args->slot[0], *second = args->slot[1]; \
+        const bool extras = true; \
+        MIRT__UPDATE_PARTS \
+        (void)other, (void)new_1, (void)new_2, (void)epsilon, (void)zero; \
+        for (int64_t i = begin; i < end; i += MIRT__LANES) { \
+            const int64_t n = mirt__min(end - i, MIRT__LANES); \
+            const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n); \
+            MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = m, step; \
+            if (second) v = MIRT__K(load_up_to)(second + i, n); \
+            __VA_ARGS__ \
+            MIRT__K(store_up_to)(first + i, m, n); \
+            if (second) MIRT__K(store_up_to)(second + i, v, n); \
+            MIRT__UPDATE_WEIGHT \
+            weight -= step; \
+            MIRT__UPDATE_STORE \
+        } \
     }
-}
-
-static void MIRT__K(adagrad_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    float *accumulator = args->slot[0];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
-        const MIRT__VEC v = MIRT__K(load_up_to)(accumulator + i, n) + g * g;
-        MIRT__K(store_up_to)(accumulator + i, v, n);
-        MIRT__UPDATE_WEIGHT
-        weight -= rate * g / MIRT__K(sqrt)(v + epsilon);
-        MIRT__UPDATE_STORE
-    }
-}
-
-static void MIRT__K(adamax_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *first = args->slot[0], *second = args->slot[1];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
-        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), norm = MIRT__K(load_up_to)(second + i, n);
-        m = MIRT__K(fma)(g - m, new_1, m);
-        norm = MIRT__K(max)(norm - norm * new_2, MIRT__K(abs)(g));
-        MIRT__K(store_up_to)(first + i, m, n);
-        MIRT__K(store_up_to)(second + i, norm, n);
-        MIRT__UPDATE_WEIGHT
-        weight -= rate * m / (norm + epsilon);
-        MIRT__UPDATE_STORE
-    }
-}
-
-static void MIRT__K(lion_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), zero = MIRT__K(zero)(), back = zero - rate;
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *slot = args->slot[0];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC m = MIRT__K(load_up_to)(slot + i, n);
-        const MIRT__VEC ahead = MIRT__K(gradient)(args, into, from, shaped, i, n) - m;
-        const MIRT__VEC way = MIRT__K(fma)(ahead, new_1, m);
-        MIRT__K(store_up_to)(slot + i, MIRT__K(fma)(ahead, new_2, m), n);
-        MIRT__UPDATE_WEIGHT
-        weight -= MIRT__K(if_greater)(way, zero, rate, MIRT__K(if_greater)(zero, way, back, rate * way));
-        MIRT__UPDATE_STORE
-    }
-}
+MIRT__UPDATE_RANGE(nadam_range, m = MIRT__K(fma)(g - m, new_1, m); v = MIRT__K(fma)(g * g - v, new_2, v);
+                   step = (rate * m + other * g) / (MIRT__K(sqrt)(v) + epsilon);)
+MIRT__UPDATE_RANGE(adagrad_range, m += g * g; step = rate * g / MIRT__K(sqrt)(m + epsilon);)
+MIRT__UPDATE_RANGE(adamax_range, m = MIRT__K(fma)(g - m, new_1, m); v = MIRT__K(max)(v - v * new_2, MIRT__K(abs)(g));
+                   step = rate * m / (v + epsilon);)
+MIRT__UPDATE_RANGE(lion_range, const MIRT__VEC ahead = g - m, way = MIRT__K(fma)(ahead, new_1, m);
+                   m = MIRT__K(fma)(ahead, new_2, m); step = MIRT__K(if_greater)(way, zero, rate, rate * way);
+                   step = MIRT__K(if_greater)(zero, way, zero - rate, step);)
+#undef MIRT__UPDATE_RANGE
 #undef MIRT__UPDATE_STORE
 #undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
@@ -18460,80 +18376,38 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
     }
 }
 
-static void MIRT__K(nadam_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), fresh = MIRT__K(set)(args->momentum);
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon);
-    float *first = args->slot[0], *second = args->slot[1];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
-        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = MIRT__K(load_up_to)(second + i, n);
-        m = MIRT__K(fma)(g - m, new_1, m);
-        v = MIRT__K(fma)(g * g - v, new_2, v);
-        MIRT__K(store_up_to)(first + i, m, n);
-        MIRT__K(store_up_to)(second + i, v, n);
-        MIRT__UPDATE_WEIGHT
-        weight -= (rate * m + fresh * g) / (MIRT__K(sqrt)(v) + epsilon);
-        MIRT__UPDATE_STORE
+/* A rule that changes m and v, of the slots, and says what is taken off the weight. */
+#define MIRT__UPDATE_RANGE(name, ...) \
+    static void MIRT__K(name)(const mirt__update *args, int64_t begin, int64_t end) { \
+        const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), other = MIRT__K(set)(args->momentum); \
+        const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2); \
+        const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon), zero = MIRT__K(zero)(); \
+        float *first = args->slot[0], *second = args->slot[1]; \
+        const bool extras = true; \
+        MIRT__UPDATE_PARTS \
+        (void)other, (void)new_1, (void)new_2, (void)epsilon, (void)zero; \
+        for (int64_t i = begin; i < end; i += MIRT__LANES) { \
+            const int64_t n = mirt__min(end - i, MIRT__LANES); \
+            const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n); \
+            MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = m, step; \
+            if (second) v = MIRT__K(load_up_to)(second + i, n); \
+            __VA_ARGS__ \
+            MIRT__K(store_up_to)(first + i, m, n); \
+            if (second) MIRT__K(store_up_to)(second + i, v, n); \
+            MIRT__UPDATE_WEIGHT \
+            weight -= step; \
+            MIRT__UPDATE_STORE \
+        } \
     }
-}
-
-static void MIRT__K(adagrad_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    float *accumulator = args->slot[0];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
-        const MIRT__VEC v = MIRT__K(load_up_to)(accumulator + i, n) + g * g;
-        MIRT__K(store_up_to)(accumulator + i, v, n);
-        MIRT__UPDATE_WEIGHT
-        weight -= rate * g / MIRT__K(sqrt)(v + epsilon);
-        MIRT__UPDATE_STORE
-    }
-}
-
-static void MIRT__K(adamax_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *first = args->slot[0], *second = args->slot[1];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
-        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), norm = MIRT__K(load_up_to)(second + i, n);
-        m = MIRT__K(fma)(g - m, new_1, m);
-        norm = MIRT__K(max)(norm - norm * new_2, MIRT__K(abs)(g));
-        MIRT__K(store_up_to)(first + i, m, n);
-        MIRT__K(store_up_to)(second + i, norm, n);
-        MIRT__UPDATE_WEIGHT
-        weight -= rate * m / (norm + epsilon);
-        MIRT__UPDATE_STORE
-    }
-}
-
-static void MIRT__K(lion_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), zero = MIRT__K(zero)(), back = zero - rate;
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *slot = args->slot[0];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC m = MIRT__K(load_up_to)(slot + i, n);
-        const MIRT__VEC ahead = MIRT__K(gradient)(args, into, from, shaped, i, n) - m;
-        const MIRT__VEC way = MIRT__K(fma)(ahead, new_1, m);
-        MIRT__K(store_up_to)(slot + i, MIRT__K(fma)(ahead, new_2, m), n);
-        MIRT__UPDATE_WEIGHT
-        weight -= MIRT__K(if_greater)(way, zero, rate, MIRT__K(if_greater)(zero, way, back, rate * way));
-        MIRT__UPDATE_STORE
-    }
-}
+MIRT__UPDATE_RANGE(nadam_range, m = MIRT__K(fma)(g - m, new_1, m); v = MIRT__K(fma)(g * g - v, new_2, v);
+                   step = (rate * m + other * g) / (MIRT__K(sqrt)(v) + epsilon);)
+MIRT__UPDATE_RANGE(adagrad_range, m += g * g; step = rate * g / MIRT__K(sqrt)(m + epsilon);)
+MIRT__UPDATE_RANGE(adamax_range, m = MIRT__K(fma)(g - m, new_1, m); v = MIRT__K(max)(v - v * new_2, MIRT__K(abs)(g));
+                   step = rate * m / (v + epsilon);)
+MIRT__UPDATE_RANGE(lion_range, const MIRT__VEC ahead = g - m, way = MIRT__K(fma)(ahead, new_1, m);
+                   m = MIRT__K(fma)(ahead, new_2, m); step = MIRT__K(if_greater)(way, zero, rate, rate * way);
+                   step = MIRT__K(if_greater)(zero, way, zero - rate, step);)
+#undef MIRT__UPDATE_RANGE
 #undef MIRT__UPDATE_STORE
 #undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
@@ -20291,80 +20165,38 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
     }
 }
 
-static void MIRT__K(nadam_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), fresh = MIRT__K(set)(args->momentum);
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon);
-    float *first = args->slot[0], *second = args->slot[1];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
-        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = MIRT__K(load_up_to)(second + i, n);
-        m = MIRT__K(fma)(g - m, new_1, m);
-        v = MIRT__K(fma)(g * g - v, new_2, v);
-        MIRT__K(store_up_to)(first + i, m, n);
-        MIRT__K(store_up_to)(second + i, v, n);
-        MIRT__UPDATE_WEIGHT
-        weight -= (rate * m + fresh * g) / (MIRT__K(sqrt)(v) + epsilon);
-        MIRT__UPDATE_STORE
+/* A rule that changes m and v, of the slots, and says what is taken off the weight. */
+#define MIRT__UPDATE_RANGE(name, ...) \
+    static void MIRT__K(name)(const mirt__update *args, int64_t begin, int64_t end) { \
+        const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), other = MIRT__K(set)(args->momentum); \
+        const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2); \
+        const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon), zero = MIRT__K(zero)(); \
+        float *first = args->slot[0], *second = args->slot[1]; \
+        const bool extras = true; \
+        MIRT__UPDATE_PARTS \
+        (void)other, (void)new_1, (void)new_2, (void)epsilon, (void)zero; \
+        for (int64_t i = begin; i < end; i += MIRT__LANES) { \
+            const int64_t n = mirt__min(end - i, MIRT__LANES); \
+            const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n); \
+            MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = m, step; \
+            if (second) v = MIRT__K(load_up_to)(second + i, n); \
+            __VA_ARGS__ \
+            MIRT__K(store_up_to)(first + i, m, n); \
+            if (second) MIRT__K(store_up_to)(second + i, v, n); \
+            MIRT__UPDATE_WEIGHT \
+            weight -= step; \
+            MIRT__UPDATE_STORE \
+        } \
     }
-}
-
-static void MIRT__K(adagrad_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    float *accumulator = args->slot[0];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
-        const MIRT__VEC v = MIRT__K(load_up_to)(accumulator + i, n) + g * g;
-        MIRT__K(store_up_to)(accumulator + i, v, n);
-        MIRT__UPDATE_WEIGHT
-        weight -= rate * g / MIRT__K(sqrt)(v + epsilon);
-        MIRT__UPDATE_STORE
-    }
-}
-
-static void MIRT__K(adamax_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *first = args->slot[0], *second = args->slot[1];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
-        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), norm = MIRT__K(load_up_to)(second + i, n);
-        m = MIRT__K(fma)(g - m, new_1, m);
-        norm = MIRT__K(max)(norm - norm * new_2, MIRT__K(abs)(g));
-        MIRT__K(store_up_to)(first + i, m, n);
-        MIRT__K(store_up_to)(second + i, norm, n);
-        MIRT__UPDATE_WEIGHT
-        weight -= rate * m / (norm + epsilon);
-        MIRT__UPDATE_STORE
-    }
-}
-
-static void MIRT__K(lion_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), zero = MIRT__K(zero)(), back = zero - rate;
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *slot = args->slot[0];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC m = MIRT__K(load_up_to)(slot + i, n);
-        const MIRT__VEC ahead = MIRT__K(gradient)(args, into, from, shaped, i, n) - m;
-        const MIRT__VEC way = MIRT__K(fma)(ahead, new_1, m);
-        MIRT__K(store_up_to)(slot + i, MIRT__K(fma)(ahead, new_2, m), n);
-        MIRT__UPDATE_WEIGHT
-        weight -= MIRT__K(if_greater)(way, zero, rate, MIRT__K(if_greater)(zero, way, back, rate * way));
-        MIRT__UPDATE_STORE
-    }
-}
+MIRT__UPDATE_RANGE(nadam_range, m = MIRT__K(fma)(g - m, new_1, m); v = MIRT__K(fma)(g * g - v, new_2, v);
+                   step = (rate * m + other * g) / (MIRT__K(sqrt)(v) + epsilon);)
+MIRT__UPDATE_RANGE(adagrad_range, m += g * g; step = rate * g / MIRT__K(sqrt)(m + epsilon);)
+MIRT__UPDATE_RANGE(adamax_range, m = MIRT__K(fma)(g - m, new_1, m); v = MIRT__K(max)(v - v * new_2, MIRT__K(abs)(g));
+                   step = rate * m / (v + epsilon);)
+MIRT__UPDATE_RANGE(lion_range, const MIRT__VEC ahead = g - m, way = MIRT__K(fma)(ahead, new_1, m);
+                   m = MIRT__K(fma)(ahead, new_2, m); step = MIRT__K(if_greater)(way, zero, rate, rate * way);
+                   step = MIRT__K(if_greater)(zero, way, zero - rate, step);)
+#undef MIRT__UPDATE_RANGE
 #undef MIRT__UPDATE_STORE
 #undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS

@@ -6311,13 +6311,13 @@ static inline __device__ float mirt__cu_mean(const mirt__cu_row_group<BLOCK> &gr
     return group.sum(loss) / n;
 }
 
-#define MIRT__CU_SPARSE(name, grad) mirt__cu_##name##grad(group, l, r)
-#define MIRT__CU_CATEGORICAL(name, grad) mirt__cu_##name##grad(group, l, r)
-#define MIRT__CU_VECTORS(name, grad) mirt__cu_##name##grad(group, l, r)
-#define MIRT__CU_ELEMENTS(name, grad) mirt__cu_mean##grad<mirt__##name##grad>(group, l, r, (float)l.n)
-#define MIRT__CU_SUMS(name, grad) mirt__cu_mean##grad<mirt__##name##grad>(group, l, r, 1.0f)
-#define MIRT__CU_RECORDED(name, grad) mirt__no_loss()
-#define MIRT__CU_LOSS(kind, name, labels, activation) case kind: loss = MIRT__CU_##labels(name, ); break;
+#define MIRT__CU_LOSS_SPARSE(name, grad) mirt__cu_##name##grad(group, l, r)
+#define MIRT__CU_LOSS_CATEGORICAL(name, grad) mirt__cu_##name##grad(group, l, r)
+#define MIRT__CU_LOSS_VECTORS(name, grad) mirt__cu_##name##grad(group, l, r)
+#define MIRT__CU_LOSS_ELEMENTS(name, grad) mirt__cu_mean##grad<mirt__##name##grad>(group, l, r, (float)l.n)
+#define MIRT__CU_LOSS_SUMS(name, grad) mirt__cu_mean##grad<mirt__##name##grad>(group, l, r, 1.0f)
+#define MIRT__CU_LOSS_RECORDED(name, grad) mirt__no_loss()
+#define MIRT__CU_LOSS(kind, name, labels, activation) case kind: loss = MIRT__CU_LOSS_##labels(name, ); break;
 template <bool BLOCK>
 static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
@@ -6421,7 +6421,7 @@ static inline __device__ void mirt__cu_mean_grad(const mirt__cu_row_group<BLOCK>
     MIRT__CU_EACH(j, l.n) l.dx[r * l.n + j] = ELEMENT(&l.how, x[j], t[j], share, 1.0f);
 }
 
-#define MIRT__CU_LOSS(kind, name, labels, activation) case kind: MIRT__CU_##labels(name, _grad); break;
+#define MIRT__CU_LOSS(kind, name, labels, activation) case kind: MIRT__CU_LOSS_##labels(name, _grad); break;
 template <bool BLOCK>
 static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
@@ -6434,12 +6434,12 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_
         }
     }
 }
-#undef MIRT__CU_SPARSE
-#undef MIRT__CU_CATEGORICAL
-#undef MIRT__CU_VECTORS
-#undef MIRT__CU_ELEMENTS
-#undef MIRT__CU_SUMS
-#undef MIRT__CU_RECORDED
+#undef MIRT__CU_LOSS_SPARSE
+#undef MIRT__CU_LOSS_CATEGORICAL
+#undef MIRT__CU_LOSS_VECTORS
+#undef MIRT__CU_LOSS_ELEMENTS
+#undef MIRT__CU_LOSS_SUMS
+#undef MIRT__CU_LOSS_RECORDED
 #undef MIRT__CU_LOSS
 
 static void mirt__cu_loss(const mirt__loss *args, const mirt__where *where) {
