@@ -26,13 +26,13 @@ def draw_weight(random, path, shape):
 def draw_labels(random, out, rows, soft):
     shape, loss = out["shape"], out["loss"]
     if loss == "sparse_categorical_crossentropy":
-        return random.randint(0, shape[-1], rows).astype(np.int32)
-    if loss == "categorical_crossentropy":
+        return random.randint(0, shape[-1], [rows] + shape[:-1]).astype(np.int32)
+    if loss == "kl_divergence" or "categorical" in loss:
         if soft and random.random_sample() < 0.3:  # labels that are probabilities; weights of classes need one-hot ones
             p = random.uniform(0.1, 1, [rows] + shape)
             return (p / p.sum(-1, keepdims=True)).astype(np.float32)
-        return np.eye(shape[-1], dtype=np.float32)[random.randint(0, shape[-1], rows)]
-    if loss == "binary_crossentropy":
+        return np.eye(shape[-1], dtype=np.float32)[random.randint(0, shape[-1], [rows] + shape[:-1])]
+    if "binary" in loss:
         return random.randint(0, 2, [rows] + shape).astype(np.float32)
     return (random.standard_normal([rows] + shape) * 0.7).astype(np.float32)
 

@@ -450,7 +450,7 @@ class Drawing:
 
     def head(self, loss, from_logits):
         """Layers that make an output which the loss takes."""
-        x, shaped = self.at, loss in ("binary_crossentropy", "mean_squared_error") and self.chance(0.3)
+        x, shaped = self.at, self.chance(0.3)
         if not shaped and len(self.shape()) > 1:
             (
                 self.add("global_average_pool2d", [self.shape()[2]], keepdims=False)
@@ -458,13 +458,18 @@ class Drawing:
                 else self.flatten()
             )
         classes = self.pick([2, 3, 5, 7, 10]) if "categorical" in loss else self.pick([1, 2, 3])
-        last = {"mean_squared_error": self.pick(["linear", "tanh", "linear"]), "binary_crossentropy": "sigmoid"}.get(
-            loss, "softmax"
-        )
-        if from_logits and loss != "mean_squared_error":
+        last = self.pick(["linear", "tanh", "linear"])
+        if "crossentropy" in loss or loss == "kl_divergence":
+            last = "sigmoid" if "binary" in loss else "softmax"
+        if from_logits and "crossentropy" in loss:
             last = "linear"
+        options = {}
+        if "crossentropy" in loss and not loss.startswith("sparse") and self.chance(0.2):
+            options["label_smoothing"] = 0.125
+        if loss.startswith("sparse") and self.chance(0.2):
+            options["ignore_class"] = 1
         self.add("dense", list(self.shape()[:-1]) + [classes], units=classes, use_bias=True, activation=last)
-        self.spec["outputs"].append({"layer": self.at[0], "loss": loss, "shape": list(self.shape())})
+        self.spec["outputs"].append({"layer": self.at[0], "loss": loss, "shape": list(self.shape()), **options})
         self.at = x
 
 
@@ -484,6 +489,9 @@ def draw(seed, variation=0):
             d.step()
         loss = d.pick(
             ["sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy", "mean_squared_error"]
+            * 2
+            + ["huber", "log_cosh", "kl_divergence", "cosine_similarity"]
+            + ["binary_focal_crossentropy", "categorical_focal_crossentropy"]
         )
         d.head(loss, from_logits)
     draw_training(d, from_logits)

@@ -165,11 +165,12 @@ def make_optimizer(o, schedule):
     return optimizer
 
 
-def make_loss(kind, from_logits, reduction):
-    if kind == "mean_squared_error":
-        return keras.losses.MeanSquaredError(reduction=reduction)
-    name = "".join(word.capitalize() for word in kind.split("_"))
-    return getattr(keras.losses, name)(from_logits=from_logits, reduction=reduction)
+def make_loss(out, from_logits, reduction):
+    name = "".join({"kl": "KL"}.get(word, word.capitalize()) for word in out["loss"].split("_"))
+    options = {k: out[k] for k in ("label_smoothing", "ignore_class") if k in out}
+    if "crossentropy" in out["loss"]:
+        options["from_logits"] = from_logits
+    return getattr(keras.losses, name)(reduction=reduction, **options)
 
 
 def shares_of(rows, replicas):
@@ -197,7 +198,7 @@ class Side:
             self.layers[name].trainable = False
         self.variables = {v.path: v for v in self.model.weights}
         c = spec["compile"]
-        self.losses = [make_loss(out["loss"], c["from_logits"], c["reduction"]) for out in spec["outputs"]]
+        self.losses = [make_loss(out, c["from_logits"], c["reduction"]) for out in spec["outputs"]]
         self.loss_weights = c["loss_weights"] or [1.0] * len(self.losses)
 
     def shapes(self):

@@ -193,8 +193,8 @@ PLANTS = [
         "losses",
         "model",
         "kernels/loss_elements.h",
-        "if (logits) return share * (1 / (1 + expf(-x)) - t);",
-        "if (logits) return scale * (1 / (1 + expf(-x)) - t);",
+        "if (how->from_logits) return share * (1 / (1 + expf(-x)) - t);",
+        "if (how->from_logits) return scale * (1 / (1 + expf(-x)) - t);",
         "binary cross-entropy's gradient is a sum over outputs",
     ),
     (

@@ -157,12 +157,8 @@ static mirt_optimizer make_optimizer(const spec *s) {
 }
 
 static void compile(run *r) {
-    static const char *const losses[] = {"none",
-                                         "sparse_categorical_crossentropy",
-                                         "categorical_crossentropy",
-                                         "binary_crossentropy",
-                                         "mean_squared_error",
-                                         NULL};
+#define LOSS_NAME(loss, name, labels, activation) #name,
+    static const char *const losses[] = {"none", MIRT_LOSS_LIST(LOSS_NAME) NULL};
     static const char *const reductions[] = {"sum_over_batch_size", "sum", NULL};
     static const char *const metrics[] = {"none",
                                           "accuracy",
@@ -197,8 +193,13 @@ static void compile(run *r) {
     if (next_item(r->s, "optimizer", NULL)) c.optimizer = make_optimizer(r->s);
     c.from_logits = get_bool(it, "from_logits", false);
     c.reduction = (mirt_reduction)get_name(it, "reduction", reductions, 0);
-    for (const item *out = next_item(r->s, "output", NULL); out; out = next_item(r->s, "output", out))
+    for (const item *out = next_item(r->s, "output", NULL); out; out = next_item(r->s, "output", out)) {
+        mirt_loss_options *o = &c.loss_options[count];
         c.losses[count++] = (mirt_loss)get_name(out, "loss", losses, 0);
+        o->label_smoothing = get_float(out, "label_smoothing", 0);
+        o->ignore_class = get_int(out, "ignore_class", 0);
+        o->has_ignore_class = o->ignore_class != 0;
+    }
     count = get_list(it, "loss_weights", weight, MIRT_MAX_OUTPUTS);
     for (int i = 0; i < count; i++) c.loss_weights[i] = (float)weight[i];
     count = 0;

@@ -67,15 +67,15 @@ def draw_schedule(d, rate):
 
 def metrics_of(d, out):
     loss, units = out["loss"], out["shape"][-1]
-    if loss == "mean_squared_error":
+    if loss in ("mean_squared_error", "huber", "log_cosh", "cosine_similarity"):
         return ["mae", "mse"]
-    if loss == "binary_crossentropy":
+    if "binary" in loss:
         return (
             ["accuracy", "binary_accuracy", "precision", "recall", "auc", "mae"]
             if len(out["shape"]) == 1 and units == 1
             else ["binary_accuracy", "mse"]
         )
-    if loss == "categorical_crossentropy":
+    if not loss.startswith("sparse"):
         return ["accuracy", "categorical_accuracy", "top_k_categorical_accuracy"]
     return ["accuracy", "sparse_categorical_accuracy", "sparse_top_k_categorical_accuracy"]
 
@@ -132,7 +132,7 @@ def draw_training(d, from_logits):
     accumulate = d.pick([2, 3]) if d.chance(0.12) else 1
     rows = batch * accumulate * batches - (d.random.randint(0, batch - 1) if accumulate == 1 else 0)
     out = spec["outputs"][0]
-    classes = len(spec["outputs"]) == 1 and "categorical" in out["loss"] and d.chance(0.3)
+    classes = len(spec["outputs"]) == 1 and "categorical" in out["loss"] and len(out["shape"]) == 1 and d.chance(0.3)
     spec["train"] = {
         "loop": "fit" if classes or accumulate > 1 or d.chance(0.6) else "batch",
         "batch": batch,
