@@ -187,6 +187,29 @@ static mirt_model *compiled(mirt_model *m, mirt_optimizer optimizer) {
     return m && mirt_compile(m, &c) == MIRT_OK ? m : NULL;
 }
 
+/* A class for each pixel. How many labels do not count differs between batches. */
+static mirt_model *build_pixels_of(mirt_strategy *s, int classes, mirt_loss loss) {
+    mirt_model *m = mirt_model_create(s, "pixels");
+    mirt_compile_desc c = image_compile(mirt_sgd(0.1f, 0.9f, false));
+    mirt_conv2d_desc conv;
+    memset(&conv, 0, sizeof conv);
+    conv.filters = classes;
+    conv.kernel[0] = 3;
+    conv.padding = MIRT_SAME;
+    c.loss = loss;
+    if (loss == MIRT_DICE) conv.activation = MIRT_SIGMOID;
+    else c.loss_options[0].label_smoothing = 0.125f;
+    c.loss_options[0].has_ignore_class = loss != MIRT_DICE;
+    c.loss_options[0].ignore_class = loss != MIRT_DICE ? 255 : 0;
+    mirt_tensor *x = mirt_rescale(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)), 1.0f / 255, 0);
+    mirt_model_output(m, mirt_conv2d(x, &conv));
+    return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
+}
+static mirt_model *build_pixels(mirt_strategy *s) {
+    return build_pixels_of(s, 4, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY);
+}
+static mirt_model *build_dice(mirt_strategy *s) { return build_pixels_of(s, 1, MIRT_DICE); }
+
 static mirt_model *build_mnist(mirt_strategy *s) {
     return compiled(mirt_application(s, "mnist", NULL), mirt_adam(1e-3f));
 }
@@ -204,10 +227,18 @@ static mirt_model *build_mobilenet(mirt_strategy *s) {
 }
 
 static uint8_t digit_pixels[40][28 * 28], photo_pixels[12][32 * 32 * 3], some_labels[40];
+static uint8_t pixel_classes[40][IMAGE], pixel_masks[40][IMAGE];
 
 static void draw_more(void) {
     mirt__random random = mirt__random_stream(5, 6);
     for (int i = 0; i < 40; i++) some_labels[i] = (uint8_t)(i * 7 % 10);
+    for (int i = 0; i < 40; i++) {
+        for (int k = 0; k < IMAGE; k++) {
+            const int pixel = image_pixels[i][k];
+            pixel_classes[i][k] = (uint8_t)(k % (i + 2) == 0 ? 255 : pixel / 64);
+            pixel_masks[i][k] = pixel > 127;
+        }
+    }
     for (int i = 0; i < 40; i++) {
         for (int k = 0; k < 28 * 28; k++)
             digit_pixels[i][k] = (uint8_t)((k / 28 * (some_labels[i] + 1) + k % 28) % 11 < 4
@@ -403,6 +434,10 @@ int main(void) {
         "synchronized normalization", build_synchronized, images_x(0, 40), images_y(0, 40), 17, 4, 1e-5
     };
     const network augmented = {"augmented images", build_augmented, images_x(0, 40), images_y(0, 40), 17, 4, 1e-5};
+    const network pixels = {"classes of pixels", build_pixels, images_x(0, 40),
+                            mirt_make_array(pixel_classes, MIRT_UINT8, MIRT_SHAPE(40, IMAGE_H, IMAGE_W)), 17, 20, 1e-5};
+    const network dice = {"masks of pixels", build_dice, images_x(0, 40),
+                          mirt_make_array(pixel_masks, MIRT_UINT8, MIRT_SHAPE(40, IMAGE_H, IMAGE_W, 1)), 17, 6, 1e-5};
     const network mnist = {"MNIST's convnet",
                            build_mnist,
                            mirt_make_array(digit_pixels, MIRT_UINT8, MIRT_SHAPE(40, 28, 28, 1)),
@@ -426,8 +461,8 @@ int main(void) {
         check_near(many[i], 4);
         check_bits(many[i], all_runs, MIRT__COUNT(all_runs));
     }
-    const network *const some[] = {&clipped, &synchronized, &augmented, &mnist};
-    for (int i = 0; i < 4; i++) {
+    const network *const some[] = {&clipped, &synchronized, &augmented, &mnist, &pixels, &dice};
+    for (int i = 0; i < MIRT__COUNT(some); i++) {
         check_near(some[i], 4);
         check_bits(some[i], all_runs, 3);
     }
