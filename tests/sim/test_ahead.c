@@ -118,7 +118,9 @@ static mirt_model *build(mirt_strategy *s, int kind) {
         c.optimizer.use_ema = true;
         c.optimizer.ema_overwrite_frequency = 3;
     }
-    c.metrics[1] = MIRT_F1_SCORE; /* counts with labels when results are there */
+    c.metrics[1] = c.metrics[2] = MIRT_F1_SCORE; /* counts with labels and weights when results are there */
+    c.metric_options[2].weighted = true;
+    c.metric_options[2].average = MIRT_MACRO;
     if (kind == SYNCHRONIZED) {
         mirt_batch_norm_desc norm;
         mirt_dense_desc logits;
@@ -180,9 +182,15 @@ static int tell_epoch(const mirt_event *event, void *user) {
 }
 
 static mirt_dataset *data_of(const training *t) {
-    return t->data
-               ? t->data(t)
-               : mirt_batch(mirt_shuffle(mirt_arrays(images_x(0, t->samples), images_y(0, t->samples)), 64), t->batch);
+    static float weights[1000];
+    mirt_data data;
+    if (t->data || t->samples > 1000) return t->data ? t->data(t) : NULL;
+    memset(&data, 0, sizeof data);
+    for (int i = 0; i < t->samples; i++) weights[i] = 0.5f + (float)(i % 5) / 4;
+    data.x[0] = images_x(0, t->samples);
+    data.y[0] = images_y(0, t->samples);
+    data.weights = mirt_make_array(weights, MIRT_FLOAT32, MIRT_SHAPE(t->samples));
+    return mirt_batch(mirt_shuffle(mirt_arrays_of(&data), 64), t->batch);
 }
 
 static void train(const training *t, outcome *out) {
