@@ -37025,7 +37025,9 @@ MIRT__OP_ROW(conv2d_transpose, mirt__conv2d_transpose_shape, mirt__conv2d_input_
     MIRT__SET_MACS(mirt__conv_macs) MIRT__IS(row_wise) MIRT__IS(multiplies) MIRT__IS(weighted_sum))
 
 MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
-    return mirt__apply_two(MIRT__OP_conv2d_transpose, a, x, kernel);
+    mirt__attrs own = *a;
+    if (!MIRT__OF(&own, window)->groups) MIRT__OF(&own, window)->groups = 1;
+    return mirt__apply_two(MIRT__OP_conv2d_transpose, &own, x, kernel);
 }
 
 static void mirt__conv2d_pool_run(const mirt__call *call) {
@@ -47027,7 +47029,7 @@ MIRT__LAYER_LIST(MIRT__LAYER_EXTERN)
     MIRT__OWN_FIELD(desc, ACTIVATION, activation), MIRT__FIELD(desc, "use_bias", NO, no_bias), \
         MIRT__OWN_FIELD(desc, INITIALIZER, kernel_initializer), MIRT__OWN_FIELD(desc, INITIALIZER, bias_initializer), \
         MIRT__OWN_FIELD(desc, REGULARIZER, kernel_regularizer), MIRT__OWN_FIELD(desc, REGULARIZER, bias_regularizer), \
-        MIRT__OWN_FIELD(desc, REGULARIZER, activity_regularizer), \
+        MIRT__OPTIONAL_FIELD(desc, REGULARIZER, activity_regularizer), \
         MIRT__OPTIONAL_FIELD(desc, CONSTRAINT, kernel_constraint), \
         MIRT__OPTIONAL_FIELD(desc, CONSTRAINT, bias_constraint)
 
@@ -47568,7 +47570,7 @@ static const mirt__field mirt__conv2d_fields[] = {
         MIRT__FIELD(type, "bias_initializer", INITIALIZER, at bias_initializer), \
         MIRT__FIELD(type, "depthwise_regularizer", REGULARIZER, at depthwise_regularizer), \
         MIRT__FIELD(type, "bias_regularizer", REGULARIZER, at bias_regularizer), \
-        MIRT__FIELD(type, "activity_regularizer", REGULARIZER, at activity_regularizer), \
+        {"activity_regularizer", MIRT__FIELD_REGULARIZER, offsetof(type, at activity_regularizer), true}, \
         {"depthwise_constraint", MIRT__FIELD_CONSTRAINT, offsetof(type, at depthwise_constraint), true}, \
         {"bias_constraint", MIRT__FIELD_CONSTRAINT, offsetof(type, at bias_constraint), true}
 static const mirt__field mirt__depthwise_conv2d_fields[] = {MIRT__DEPTHWISE_FIELDS(mirt_depthwise_conv2d_desc, )};
@@ -50612,6 +50614,7 @@ MIRT__LIB bool mirt__fields_zero(const mirt__field *fields, int count, const voi
         switch (fields[i].kind) {
         case MIRT__FIELD_FLOAT: zero = *(const float *)at == 0; break;
         case MIRT__FIELD_BOOL: zero = !*(const bool *)at; break;
+        case MIRT__FIELD_REGULARIZER: zero = mirt__fields_zero(mirt__regularizer_fields, 2, at); break;
         case MIRT__FIELD_INT64: zero = *(const int64_t *)at == 0; break;
         case MIRT__FIELD_TEXT: zero = !*(const char *const *)at; break;
         default: zero = mirt__choice_at(at) == 0; /* ints, too */

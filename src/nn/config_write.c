@@ -99,6 +99,7 @@ MIRT__LIB bool mirt__fields_zero(const mirt__field *fields, int count, const voi
         switch (fields[i].kind) {
         case MIRT__FIELD_FLOAT: zero = *(const float *)at == 0; break;
         case MIRT__FIELD_BOOL: zero = !*(const bool *)at; break;
+        case MIRT__FIELD_REGULARIZER: zero = mirt__fields_zero(mirt__regularizer_fields, 2, at); break;
         case MIRT__FIELD_INT64: zero = *(const int64_t *)at == 0; break;
         case MIRT__FIELD_TEXT: zero = !*(const char *const *)at; break;
         default: zero = mirt__choice_at(at) == 0; /* ints, too */

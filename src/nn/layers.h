@@ -48,7 +48,7 @@ MIRT__LAYER_LIST(MIRT__LAYER_EXTERN)
     MIRT__OWN_FIELD(desc, ACTIVATION, activation), MIRT__FIELD(desc, "use_bias", NO, no_bias), \
         MIRT__OWN_FIELD(desc, INITIALIZER, kernel_initializer), MIRT__OWN_FIELD(desc, INITIALIZER, bias_initializer), \
         MIRT__OWN_FIELD(desc, REGULARIZER, kernel_regularizer), MIRT__OWN_FIELD(desc, REGULARIZER, bias_regularizer), \
-        MIRT__OWN_FIELD(desc, REGULARIZER, activity_regularizer), \
+        MIRT__OPTIONAL_FIELD(desc, REGULARIZER, activity_regularizer), \
         MIRT__OPTIONAL_FIELD(desc, CONSTRAINT, kernel_constraint), \
         MIRT__OPTIONAL_FIELD(desc, CONSTRAINT, bias_constraint)
 

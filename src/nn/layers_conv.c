@@ -116,7 +116,7 @@ static const mirt__field mirt__conv2d_fields[] = {
         MIRT__FIELD(type, "bias_initializer", INITIALIZER, at bias_initializer), \
         MIRT__FIELD(type, "depthwise_regularizer", REGULARIZER, at depthwise_regularizer), \
         MIRT__FIELD(type, "bias_regularizer", REGULARIZER, at bias_regularizer), \
-        MIRT__FIELD(type, "activity_regularizer", REGULARIZER, at activity_regularizer), \
+        {"activity_regularizer", MIRT__FIELD_REGULARIZER, offsetof(type, at activity_regularizer), true}, \
         {"depthwise_constraint", MIRT__FIELD_CONSTRAINT, offsetof(type, at depthwise_constraint), true}, \
         {"bias_constraint", MIRT__FIELD_CONSTRAINT, offsetof(type, at bias_constraint), true}
 static const mirt__field mirt__depthwise_conv2d_fields[] = {MIRT__DEPTHWISE_FIELDS(mirt_depthwise_conv2d_desc, )};

@@ -455,7 +455,9 @@ MIRT__OP_ROW(conv2d_transpose, mirt__conv2d_transpose_shape, mirt__conv2d_input_
     MIRT__SET_MACS(mirt__conv_macs) MIRT__IS(row_wise) MIRT__IS(multiplies) MIRT__IS(weighted_sum))
 
 MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
-    return mirt__apply_two(MIRT__OP_conv2d_transpose, a, x, kernel);
+    mirt__attrs own = *a;
+    if (!MIRT__OF(&own, window)->groups) MIRT__OF(&own, window)->groups = 1;
+    return mirt__apply_two(MIRT__OP_conv2d_transpose, &own, x, kernel);
 }
 
 static void mirt__conv2d_pool_run(const mirt__call *call) {
