@@ -69,16 +69,31 @@ class Drawing:
                 drawn[name + "_regularizer"] = [self.pick([0.0, 0.003, 0.01]), self.pick([0.0, 0.005, 0.02])]
         return drawn
 
+    def constrained(self, rank, *names):
+        """Constraints of weights: kind, least and most norm, rate, axes."""
+        drawn = {}
+        for name in names:
+            if self.chance(0.06):
+                axes = [0] if rank == 1 else self.pick([[0], list(range(rank - 1)), [rank - 1]])
+                drawn[name + "_constraint"] = [self.random.randint(1, 4), 0.3, 0.9, self.pick([1.0, 0.5])] + axes
+        return drawn
+
     def activation(self, last):
         kind = self.pick(ACTIVATIONS)
         if kind == "exponential" and any(l.get("activation") == kind for l in self.spec["layers"]):
             return "mish"  # an exponential of one overflows
         return "tanh" if kind in ("softmax", "log_softmax") and last < 2 else kind
 
-    def with_bias(self, last, *kernels):
+    def with_bias(self, last, *kernels, rank=4):
         """The attributes that layers with a kernel have in common."""
         out = {"use_bias": not self.chance(0.25), "activation": self.activation(last) if self.chance(0.5) else "linear"}
         out.update(self.regularized(*kernels, *(["bias"] if out["use_bias"] else [])))
+        if self.chance(0.08):
+            out["activity_regularizer"] = [self.pick([0.0, 0.003]), self.pick([0.0, 0.005])]
+        if "kernel" in kernels:
+            out.update(self.constrained(rank, "kernel"))
+        if out["use_bias"]:
+            out.update(self.constrained(1, "bias"))
         return out
 
     def width(self, places=1):
@@ -133,6 +148,14 @@ class Drawing:
         ]
         padding = self.pick(["valid", "same"])
         size = [n * s if padding == "same" else n * s + max(k - s, 0) for n, s, k in zip((h, w), strides, kernel)]
+        extra = [self.random.randint(0, s - 1) for s in strides] if self.chance(0.4) else None
+        if padding == "same" and extra and any(k % 2 + e == 0 for k, e in zip(kernel, extra)):
+            extra = None
+        if extra:
+            size = [
+                (n - 1) * s + (k % 2 if padding == "same" else k) + e
+                for n, s, k, e in zip((h, w), strides, kernel, extra)
+            ]
         if count(size) <= 150:
             filters = self.pick([f for f in WIDTHS if f * count(size) <= MOST])
             self.add(
@@ -142,6 +165,7 @@ class Drawing:
                 kernel=kernel,
                 strides=strides,
                 padding=padding,
+                output_padding=[e or -1 for e in extra] if extra else None,
                 **self.with_bias(filters, "kernel")
             )
 
@@ -188,6 +212,11 @@ class Drawing:
             [1, 1, channels] if keepdims else [channels],
             keepdims=keepdims,
         )
+
+    def adaptive_pool(self):
+        h, w, channels = self.shape()
+        size = [self.random.randint(1, h), self.random.randint(1, w)]
+        self.add("adaptive_average_pool2d", size + [channels], size=size)
 
     # ---- sizes
 
@@ -252,18 +281,20 @@ class Drawing:
 
     def dense(self):
         units = self.width(count(self.shape()[:-1]))
-        self.add("dense", list(self.shape()[:-1]) + [units], units=units, **self.with_bias(units, "kernel"))
+        self.add("dense", list(self.shape()[:-1]) + [units], units=units, **self.with_bias(units, "kernel", rank=2))
 
     def batch_norm(self):
         center, scale = not self.chance(0.2), not self.chance(0.2)
+        axis = self.random.randint(1, len(self.shape())) if self.chance(0.2) else 0
         self.add(
             "batch_norm",
             self.shape(),
-            momentum=self.pick([0.99, 0.9, 0.5]),
+            momentum=self.pick([0.99, 0.9, 0.5, 0.0]),
+            axis=axis,
             epsilon=self.pick([1e-3, 1e-2, 0.1]),
             center=center,
             scale=scale,
-            synchronized=self.chance(0.5),
+            synchronized=axis > 0 or self.chance(0.5),
             **self.regularized(*(["gamma"] if scale else []), *(["beta"] if center else []))
         )
 
@@ -280,6 +311,42 @@ class Drawing:
                 scale=scale,
                 **self.regularized(*(["gamma"] if scale else []), *(["beta"] if center else []))
             )
+
+    def other_layer_norm(self):
+        axes = [i for i in range(1, len(self.shape()) + 1) if self.chance(0.5)]
+        if axes and count([self.shape()[i - 1] for i in axes]) > 2:
+            self.add("layer_norm", self.shape(), axes=0, axis=axes, epsilon=0.01, center=True, scale=True)
+
+    def group_norm(self):
+        channels = self.shape()[-1]
+        groups = self.pick([g for g in range(1, channels + 1) if channels % g == 0] + [-1])
+        if count(self.shape()) // (channels if groups == -1 else groups) > 2:
+            center, scale = not self.chance(0.2), not self.chance(0.2)
+            self.add(
+                "group_norm",
+                self.shape(),
+                groups=groups,
+                epsilon=self.pick([1e-3, 1e-2, 0.1]),
+                center=center,
+                scale=scale,
+                **self.regularized(*(["gamma"] if scale else []), *(["beta"] if center else []))
+            )
+
+    def unit_normalization(self):
+        axis = self.random.randint(1, len(self.shape()))
+        if self.shape()[axis - 1] > 1:
+            self.add("unit_normalization", self.shape(), axis=axis)
+
+    def softmax_axis(self):
+        axis = self.random.randint(1, len(self.shape()))
+        if self.shape()[axis - 1] > 1:
+            self.add("softmax_axis", self.shape(), axis=axis)
+
+    def quiet(self):
+        """Layers that draw nothing at their settings."""
+        images = ["spatial_dropout2d"] * (len(self.shape()) == 3)
+        kind = self.pick(["gaussian_noise", "activity_regularization"] + images)
+        self.add(kind, self.shape(), rate=0.0, l1=0.003, l2=0.005)
 
     def normalization(self):
         channels = self.shape()[-1]
@@ -403,6 +470,9 @@ class Drawing:
             self.activate,
             self.residual,
             self.reshape,
+            self.group_norm,
+            self.other_layer_norm,
+            self.pick([self.unit_normalization, self.softmax_axis, self.quiet]),
         ]
         if len(self.shape()) == 3:
             self.pick(
@@ -412,6 +482,7 @@ class Drawing:
                 + [self.pool] * 4
                 + [
                     self.global_pool,
+                    self.adaptive_pool,
                     self.up_sampling2d,
                     self.zero_padding2d,
                     self.cropping2d,

@@ -14,8 +14,16 @@ def set_dtype(dtype):
     keras.config.set_dtype_policy(dtype)
 
 
+def constraint(kind, least, most, rate, *axes):
+    C, axes = keras.constraints, [int(a) for a in axes]
+    if kind == 1:
+        return C.MaxNorm(most, axes)
+    return C.NonNeg() if kind == 2 else C.UnitNorm(axes) if kind == 3 else C.MinMaxNorm(least, most, rate, axes)
+
+
 def regularizers(layer):
-    return {k: keras.regularizers.L1L2(*v) for k, v in layer.items() if k.endswith("_regularizer")}
+    drawn = {k: constraint(*v) for k, v in layer.items() if k.endswith("_constraint")}
+    return dict(drawn, **{k: keras.regularizers.L1L2(*v) for k, v in layer.items() if k.endswith("_regularizer")})
 
 
 def window(layer):
@@ -32,7 +40,8 @@ def make_conv(layer, watch, name):
         **regularizers(layer)
     )
     if kind == "conv2d_transpose":
-        return L.Conv2DTranspose(layer["filters"], **common)
+        padding = layer["output_padding"] and [max(p, 0) for p in layer["output_padding"]]
+        return L.Conv2DTranspose(layer["filters"], output_padding=padding, **common)
     common["dilation_rate"] = layer["dilation"]
     if kind == "depthwise_conv2d":
         return L.DepthwiseConv2D(depth_multiplier=layer["depth_multiplier"], **common)
@@ -45,6 +54,7 @@ def make_conv(layer, watch, name):
 def make_batch_norm(layer, watch, name):
     base = L.BatchNormalization if layer["synchronized"] else kinks.ReplicaBatchNormalization
     return base(
+        axis=layer["axis"] or -1,
         momentum=layer["momentum"],
         epsilon=layer["epsilon"],
         center=layer["center"],
@@ -105,7 +115,7 @@ MAKERS = {
     ),
     "center_crop": lambda l, w, name: L.CenterCrop(*l["size"], name=name),
     "layer_norm": lambda l, w, name: L.LayerNormalization(
-        axis=list(range(-l["axes"], 0)),
+        axis=l.get("axis") or list(range(-l["axes"], 0)),
         epsilon=l["epsilon"],
         center=l["center"],
         scale=l["scale"],
@@ -123,6 +133,20 @@ MAKERS = {
     "elu": lambda l, w, name: at_zero(L.ELU)(l, w, alpha=l["alpha"], name=name),
     "prelu": lambda l, w, name: at_zero(L.PReLU)(l, w, shared_axes=l["shared_axes"], name=name, **regularizers(l)),
     "softmax": lambda l, w, name: L.Softmax(name=name),
+    "softmax_axis": lambda l, w, name: L.Softmax(axis=l["axis"], name=name),
+    "group_norm": lambda l, w, name: L.GroupNormalization(
+        groups=l["groups"],
+        epsilon=l["epsilon"],
+        center=l["center"],
+        scale=l["scale"],
+        name=name,
+        **regularizers(l)
+    ),
+    "unit_normalization": lambda l, w, name: L.UnitNormalization(axis=l["axis"], name=name),
+    "adaptive_average_pool2d": lambda l, w, name: L.AdaptiveAveragePooling2D(l["size"], name=name),
+    "gaussian_noise": lambda l, w, name: L.GaussianNoise(l["rate"], name=name),
+    "spatial_dropout2d": lambda l, w, name: L.SpatialDropout2D(l["rate"], name=name),
+    "activity_regularization": lambda l, w, name: L.ActivityRegularization(l["l1"], l["l2"], name=name),
     "concatenate": lambda l, w, name: L.Concatenate(axis=l["axis"], name=name),
     "add": lambda l, w, name: L.Add(name=name),
     "subtract": lambda l, w, name: L.Subtract(name=name),

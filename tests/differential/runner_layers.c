@@ -28,6 +28,23 @@ static mirt_regularizer get_regularizer(const item *it, const char *key) {
     return r;
 }
 
+/* Kind, least and most norm, rate, axes. */
+static mirt_constraint get_constraint(const item *it, const char *key) {
+    mirt_constraint c;
+    double v[4 + MIRT_MAX_RANK];
+    memset(&c, 0, sizeof c);
+    const int count = get_list(it, key, v, 4 + MIRT_MAX_RANK);
+    int axes = 0;
+    for (int i = 4; i < count; i++) axes |= 1 << (int)v[i];
+    if (count < 5) return c;
+    switch ((int)v[0]) {
+    case 1: return mirt_max_norm((float)v[2], axes);
+    case 2: return mirt_non_neg();
+    case 3: return mirt_unit_norm(axes);
+    default: return mirt_min_max_norm((float)v[1], (float)v[2], (float)v[3], axes);
+    }
+}
+
 typedef mirt_tensor *(*record_fn)(const item *it, mirt_tensor **in, int num_in);
 
 /* A layer of the one input x, from the line `it`. */
@@ -80,6 +97,10 @@ static mirt_conv2d_desc conv_desc(const item *it) {
     d.filters = get_int(it, "filters", 0);
     d.groups = get_int(it, "groups", 0);
     d.kernel_regularizer = get_regularizer(it, "kernel_regularizer");
+    d.activity_regularizer = get_regularizer(it, "activity_regularizer");
+    d.kernel_constraint = get_constraint(it, "kernel_constraint");
+    d.bias_constraint = get_constraint(it, "bias_constraint");
+    get_pair(it, "output_padding", d.output_padding);
     get_windows(it, d.kernel, d.strides, d.dilation, &d.padding);
     get_sums(it, &d.activation, &d.no_bias, &d.bias_regularizer);
     return d;
@@ -90,6 +111,8 @@ static mirt_depthwise_conv2d_desc depthwise_desc(const item *it) {
     memset(&d, 0, sizeof d);
     d.depth_multiplier = get_int(it, "depth_multiplier", 0);
     d.depthwise_regularizer = get_regularizer(it, "depthwise_regularizer");
+    d.activity_regularizer = get_regularizer(it, "activity_regularizer");
+    d.bias_constraint = get_constraint(it, "bias_constraint");
     get_windows(it, d.kernel, d.strides, d.dilation, &d.padding);
     get_sums(it, &d.activation, &d.no_bias, &d.bias_regularizer);
     return d;
@@ -116,6 +139,9 @@ static mirt_dense_desc dense_desc(const item *it) {
     memset(&d, 0, sizeof d);
     d.units = get_int(it, "units", 0);
     d.kernel_regularizer = get_regularizer(it, "kernel_regularizer");
+    d.activity_regularizer = get_regularizer(it, "activity_regularizer");
+    d.kernel_constraint = get_constraint(it, "kernel_constraint");
+    d.bias_constraint = get_constraint(it, "bias_constraint");
     get_sums(it, &d.activation, &d.no_bias, &d.bias_regularizer);
     return d;
 }
@@ -184,6 +210,8 @@ static mirt_batch_norm_desc batch_norm_desc(const item *it) {
     mirt_batch_norm_desc d;
     memset(&d, 0, sizeof d);
     d.momentum = get_float(it, "momentum", 0);
+    d.has_momentum = true;
+    d.axis = get_int(it, "axis", 0);
     d.epsilon = get_float(it, "epsilon", 0);
     d.synchronized = get_bool(it, "synchronized", false);
     get_affine(it, &d.no_center, &d.no_scale, &d.gamma_regularizer, &d.beta_regularizer);
@@ -194,12 +222,36 @@ DESCRIBED(batch_norm, mirt_batch_norm_desc, batch_norm_desc)
 static mirt_layer_norm_desc layer_norm_desc(const item *it) {
     mirt_layer_norm_desc d;
     memset(&d, 0, sizeof d);
+    double axis[MIRT_MAX_RANK];
+    for (int i = get_list(it, "axis", axis, MIRT_MAX_RANK) - 1; i >= 0; i--) d.axis |= 1 << (int)axis[i];
     d.axes = get_int(it, "axes", 1);
     d.epsilon = get_float(it, "epsilon", 0);
     get_affine(it, &d.no_center, &d.no_scale, &d.gamma_regularizer, &d.beta_regularizer);
     return d;
 }
 DESCRIBED(layer_norm, mirt_layer_norm_desc, layer_norm_desc)
+
+static mirt_group_norm_desc group_norm_desc(const item *it) {
+    mirt_group_norm_desc d;
+    memset(&d, 0, sizeof d);
+    d.groups = get_int(it, "groups", 0);
+    d.epsilon = get_float(it, "epsilon", 0);
+    get_affine(it, &d.no_center, &d.no_scale, &d.gamma_regularizer, &d.beta_regularizer);
+    return d;
+}
+DESCRIBED(group_norm, mirt_group_norm_desc, group_norm_desc)
+
+static mirt_tensor *adaptive_average(const item *it, mirt_tensor *x) {
+    int size[2] = {0, 0};
+    get_pair(it, "size", size);
+    return mirt_adaptive_average_pool2d(x, size[0], size[1]);
+}
+LAYER(adaptive_average_pool2d, adaptive_average(it, x))
+LAYER(unit_normalization, mirt_unit_normalization(x, get_int(it, "axis", -1)))
+LAYER(softmax_axis, mirt_softmax_axis(x, get_int(it, "axis", -1)))
+LAYER(gaussian_noise, mirt_gaussian_noise(x, get_float(it, "rate", 0)))
+LAYER(spatial_dropout2d, mirt_spatial_dropout2d(x, get_float(it, "rate", 0)))
+LAYER(activity_regularization, mirt_activity_regularization(x, get_float(it, "l1", 0), get_float(it, "l2", 0)))
 
 static mirt_normalization_desc normalization_desc(const item *it) {
     mirt_normalization_desc d;
@@ -275,6 +327,13 @@ static const struct {
               {"center_crop", center_crop},
               {"batch_norm", batch_norm},
               {"layer_norm", layer_norm},
+              {"group_norm", group_norm},
+              {"adaptive_average_pool2d", adaptive_average_pool2d},
+              {"unit_normalization", unit_normalization},
+              {"softmax_axis", softmax_axis},
+              {"gaussian_noise", gaussian_noise},
+              {"spatial_dropout2d", spatial_dropout2d},
+              {"activity_regularization", activity_regularization},
               {"normalization", normalization},
               {"rescaling", rescaling},
               {"dropout", dropout},
