@@ -242,7 +242,11 @@ static void test_row(int row) {
 /* One copy for two devices. */
 static void test_central(void) {
     for (int row = 0; row < 4; row++) {
-        mirt_strategy *s = mirt_central_storage("2");
+        ZEROED(mirt_strategy_desc, d);
+        d.kind = MIRT_CENTRAL_STORAGE;
+        d.devices = "2";
+        d.silent = true;
+        mirt_strategy *s = mirt_strategy_create(&d);
         train(row, s, 2, 2, weights[0]);
         mirt_strategy_destroy(s);
     }
