@@ -235,6 +235,27 @@ static void check_all_ignored(void) {
     mirt_strategy_destroy(s);
 }
 
+/* A loss as a metric ignores the class that the output's loss ignores. */
+static void check_metric(void) {
+    const mirt_metric metric = MIRT_METRIC_LOSS;
+    mirt_metric_options how;
+    mirt_logs logs;
+    memset(&how, 0, sizeof how);
+    how.loss = cases[0].loss;
+    how.from_logits = true;
+    mirt_strategy *s = strategy_of(1, 2, 1);
+    mirt_model *m = pixel_model(s, &cases[0]);
+    mirt_dataset *data = pixel_data(&cases[0]);
+    const bool good = mirt_set_metrics(m, &metric, &how, 1) == MIRT_OK && mirt_evaluate(m, data, &logs) == MIRT_OK;
+    const double loss = good ? mirt_logs_value(&logs, "loss") : NAN,
+                 value = good ? mirt_logs_value(&logs, "sparse_categorical_crossentropy") : NAN;
+    ok(loss > 0 && fabs(value - loss) < 1e-7, "as a metric the loss is %g, not %g %s", value, loss, mirt_last_error());
+    how.loss = MIRT_DICE;
+    refused(mirt_set_metrics(m, &metric, &how, 1) == MIRT_E_INVALID, "dice is one ratio of the global batch");
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
 typedef struct bad_loop {
     loss_case first, second; /* with the same labels */
     bool computed;           /* not the batch's own labels */
@@ -277,6 +298,7 @@ int main(void) {
     check_options();
     check_labels();
     check_all_ignored();
+    check_metric();
     check_bad_loops();
     return done_testing();
 }

@@ -128,7 +128,7 @@ static mirt_metric_options golden_options(const golden_metric *c) {
     o.has_class_id = c->class_id >= 0;
     o.ignore_class = c->ignore > 0 ? c->ignore : 0;
     o.has_ignore_class = c->ignore >= 0;
-    o.loss = loss_named(c->name);
+    o.loss = metric_named(c->name) ? MIRT_LOSS_NONE : loss_named(c->name);
     return o;
 }
 
@@ -153,7 +153,7 @@ static double golden_value(mirt_model *m, const golden_metric *c, int64_t batch,
 static void check_golden(const golden_metric *c) {
     static const int splits[][2] = {{1, 211}, {1, 1}, {3, 50}, {5, 64}, {8, 7}};
     double value = 0, spread = 0, off = 0;
-    const bool recorded = loss_named(c->name) != MIRT_LOSS_NONE;
+    const bool recorded = golden_options(c).loss != MIRT_LOSS_NONE;
     draw(c->seed, c->n);
     for (int i = 0; i < MIRT__COUNT(splits); i++) {
         mirt_strategy *s = strategy_of(1 + i % 2, splits[i][0] + i % 2, 1);

@@ -41,7 +41,7 @@ CASE(scale) { UNUSED; return mirt_scale(v[0], 1.5f, -0.25f); }
 
 /* Goldens that are neither activations nor functions of one tensor alone. */
 static const struct { const char *name; mirt_tensor *(*record)(mirt__graph *, mirt_tensor **, mirt_tensor *);
-} recorded[] = {
+} makers[] = {
     {"sign", case_sign_beside},
     {"floor", case_floor_beside},
     {"clip", case_clip},
@@ -94,8 +94,8 @@ static double off_by(const float *a, const double *golden, int64_t count) {
 }
 
 static bool find_record(op_case *c, const golden_tensor *golden) {
-    for (int i = 0; i < MIRT__COUNT(recorded); i++) {
-        if (strcmp(recorded[i].name, golden->name) == 0) c->record = recorded[i].record;
+    for (int i = 0; i < MIRT__COUNT(makers); i++) {
+        if (strcmp(makers[i].name, golden->name) == 0) c->record = makers[i].record;
     }
     for (int i = 0; !c->record && i < MIRT__ACTIVATION_COUNT; i++) {
         if (strcmp(mirt__activation_get((mirt_activation_kind)i)->name, golden->name) != 0) continue;
