@@ -22,7 +22,8 @@ FREE = set("""
     mirt_input_of mirt_output_of mirt_call mirt_distribute mirt_latest_checkpoint mirt_scale_learning_rate
     mirt_function_x mirt_function_y mirt_function_weights mirt_function_variable mirt_function_constant mirt_function_loss_term
     mirt_minimize mirt_apply_gradients mirt_assign mirt_function_result""".split())
-BY_TYPE = re.compile(r"(mirt_tensor \*|mirt_initializer|mirt_optimizer|mirt_schedule|mirt_shape|mirt_array|mirt_dtype)")
+BY_TYPE = re.compile(
+    r"(mirt_tensor \*|mirt_initializer|mirt_constraint|mirt_optimizer|mirt_schedule|mirt_shape|mirt_array|mirt_dtype)")
 # These only read or store what they are given, or call another public function with it.
 ALONE = set("""
     mirt_version mirt_status_text mirt_last_error mirt_last_status mirt_last_cause mirt_cause_text mirt_machine mirt_phase_name

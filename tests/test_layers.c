@@ -433,13 +433,13 @@ static const struct {
     {"conv2d_transpose padded differently", row_transpose_differently},
     {"conv2d_transpose dilated", row_transpose_dilated},
     {"conv2d_transpose groups", row_transpose_groups},
+    {"activity_regularization", row_activity},
     {"activation selu", act_selu},
     {"activation mish", act_mish},
     {"activation softsign", act_softsign},
     {"activation exponential", act_exponential},
     {"activation log_softmax", act_log_softmax},
     {"activation gelu_approximate", act_gelu_approximate},
-    {"activity_regularization", row_activity},
 };
 
 /* >>against Keras */

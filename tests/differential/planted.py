@@ -41,8 +41,8 @@ PLANTS = [
         "depthwise convolution",
         "model",
         "nn/layers_conv.c",
-        "&d->depthwise_regularizer);",
-        "&d->bias_regularizer);",
+        "&d->depthwise_regularizer, &d->depthwise_constraint);",
+        "&d->bias_regularizer, &d->depthwise_constraint);",
         "the bias's regularizer for the kernel",
     ),
     (
@@ -225,8 +225,8 @@ PLANTS = [
         "regularizers",
         "model",
         "nn/layers.c",
-        "mirt__penalty(w, MIRT__ABS, r->l1)",
-        "mirt__penalty(w, MIRT__ABS, r->l2)",
+        "mirt__penalty(x, MIRT__ABS, r->l1)",
+        "mirt__penalty(x, MIRT__ABS, r->l2)",
         "l2 in the place of l1",
     ),
     (
