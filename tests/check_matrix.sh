@@ -180,24 +180,6 @@ else
     tap_skip "upper halves of vector registers: not x86-64, or no objdump"
 fi
 
-# Each file of src/ by itself, in its own room, and all of them linked.
-if has gcc; then
-    split=
-    : >"$tmp/split.log"
-    for file in $(grep '\.c$' src/FILES); do
-        object=$tmp/$(echo "$file" | tr / _).o
-        gcc -std=c11 $warnings -D_POSIX_C_SOURCE=200809L -DMIRRORTRAIN_SPLIT_BUILD -O0 -c "src/$file" -o "$object" \
-            2>>"$tmp/split.log"
-        split="$split $object"
-    done
-    if [ -s "$tmp/split.log" ]; then
-        tap_not_ok "src/ compiles file by file" "$tmp/split.log"
-    else
-        tap_ok "src/ compiles file by file"
-        tap_check "and links" gcc "$tmp/gcc-main-c.o" "$tmp/gcc-uses-c.o" $split -o "$tmp/split" -lm -lpthread
-    fi
-fi
-
 # Without position independence tables of pointers lie in read-only sections, as they should.
 compile "an object for nm" gcc -std=c11 -O2 -fno-pic -fno-pie -I. -c mirrortrain.c -o "$tmp/nm.o"
 nm "$tmp/nm.o" >"$tmp/symbols"
