@@ -5,7 +5,7 @@
 #include "golden/models.h"
 #include "tap.h"
 
-enum { N = 12, NV = 7, MOST = 12, POSITIONS = 4 };
+enum { N = 12, NV = 7, MOST = 16, POSITIONS = 4 };
 
 typedef struct setting {
     mirt_strategy *strategy;
