@@ -250,8 +250,9 @@ kill-test: build/mirrortrain
 # MIRT_TEST_SMALL asks the tests for small shapes only.
 sanitize: asan tsan
 
-# QUICK=1: without tests that take the whole header or the vectors' primitives, which need a minute each to compile.
-ASAN_LONG = $(WHOLE) $(patsubst tests/%.c,%,$(shell grep -l 'src/kernels/simd.c' tests/test_*.c))
+# QUICK=1: without tests that take the whole header or the vectors' primitives, which need a minute each to compile, and
+# those of whole networks.
+ASAN_LONG = $(WHOLE) test_models test_transfer $(patsubst tests/%.c,%,$(shell grep -l 'src/kernels/simd.c' tests/test_*.c))
 ASAN_TESTS = $(if $(QUICK),$(filter-out $(ASAN_LONG),$(TESTS)),$(TESTS))
 asan:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(ASAN_TESTS:%=build/asan/%) $(FUZZ:%=build/asan/fuzz_%)
@@ -273,9 +274,9 @@ COVERAGE_SIMULATED = $(if $(SIM_SEEN),$(addprefix sim/,test_float16 test_not_fin
 coverage: header
 	@JOBS=$(JOBS) tests/coverage.py build/coverage $(TESTS) $(COVERAGE_SCRIPTS) $(COVERAGE_SIMULATED)
 
-# QUICK=1: stb_image beside the header with the compiler of make test alone.
+# QUICK=1: without nvcc and newer processors, and stb_image beside the header with the compiler of make test alone.
 matrix:
-	@STB_COMPILERS="g++ clang clang++" tests/run -t 1800 tests/check_matrix.sh tests/check_builds.sh \
+	@QUICK="$(QUICK)" STB_COMPILERS="g++ clang clang++" tests/run -t 1800 tests/check_matrix.sh tests/check_builds.sh \
 		$(if $(QUICK),,tests/test_stb_unit.sh)
 
 examples:
