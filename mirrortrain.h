@@ -4283,10 +4283,7 @@ MIRT__ELEMENT float mirt__no_loss(void) { return 0; }
 #include <string.h>
 
 #ifdef __CUDACC__
-/* nvcc would make one instruction of a product and the sum that takes it. */
-#define MIRT__PRODUCT(a, b) __fmul_rn(a, b)
-#define MIRT__TOTAL(a, b) __fadd_rn(a, b)
-#define MIRT__NORMAL static inline __device__
+#define MIRT__NORMAL MIRT__BOTH
 #else
 /* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
    contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
@@ -4303,9 +4300,15 @@ MIRT__ELEMENT float mirt__no_loss(void) { return 0; }
 #pragma GCC optimize("fp-contract=off")
 #endif
 #endif
+#define MIRT__NORMAL MIRT__BOTH __attribute__((always_inline))
+#endif
+#if defined(__CUDACC__) && (defined(__CUDA_ARCH__) || !defined(__NVCC__))
+/* On GPUs, nvcc would make one instruction of a product and the sum that takes it. */
+#define MIRT__PRODUCT(a, b) __fmul_rn(a, b)
+#define MIRT__TOTAL(a, b) __fadd_rn(a, b)
+#else
 #define MIRT__PRODUCT(a, b) ((a) * (b))
 #define MIRT__TOTAL(a, b) ((a) + (b))
-#define MIRT__NORMAL static inline __attribute__((always_inline))
 #endif
 
 /* total * x + c */
@@ -4313,12 +4316,12 @@ MIRT__ELEMENT float mirt__no_loss(void) { return 0; }
 
 /* The natural logarithm of x in [2^-24, 1]: that of a number near 1 by Cephes's polynomial, and of a power of 2. */
 MIRT__NORMAL float mirt__normal_log(float x) {
-    int32_t bits, near;
+    int32_t bits, rest;
     float m;
     memcpy(&bits, &x, sizeof bits);
     const int32_t power = (bits - 0x3f3504f3) >> 23; /* so that m is between the square roots of 1/2 and 2 */
-    near = bits - (int32_t)((uint32_t)power << 23);
-    memcpy(&m, &near, sizeof m);
+    rest = bits - (int32_t)((uint32_t)power << 23);
+    memcpy(&m, &rest, sizeof m);
     const float e = (float)power, z = m - 1.0f, square = MIRT__PRODUCT(z, z);
     float p = 7.0376836292e-2f;
     p = MIRT__HORNER(p, z, -1.1514610310e-1f);
@@ -4341,7 +4344,7 @@ MIRT__NORMAL float mirt__normal_log(float x) {
 MIRT__NORMAL float mirt__normal(uint32_t word) {
     const float tail = MIRT__HORNER((float)(int32_t)(word >> 8 & 0x7fffffu), 1 / 8388608.0f, 1 / 16777216.0f),
                 w = -mirt__normal_log(MIRT__PRODUCT(tail, 2.0f - tail)), c = w - 2.5f, f = sqrtf(w) - 3.0f;
-    float center = 2.81022636e-08f, far = -0.000200214257f;
+    float center = 2.81022636e-08f, outer = -0.000200214257f;
     center = MIRT__HORNER(center, c, 3.43273939e-07f);
     center = MIRT__HORNER(center, c, -3.5233877e-06f);
     center = MIRT__HORNER(center, c, -4.39150654e-06f);
@@ -4350,15 +4353,15 @@ MIRT__NORMAL float mirt__normal(uint32_t word) {
     center = MIRT__HORNER(center, c, -0.00417768164f);
     center = MIRT__HORNER(center, c, 0.246640727f);
     center = MIRT__HORNER(center, c, 1.50140941f);
-    far = MIRT__HORNER(far, f, 0.000100950558f);
-    far = MIRT__HORNER(far, f, 0.00134934322f);
-    far = MIRT__HORNER(far, f, -0.00367342844f);
-    far = MIRT__HORNER(far, f, 0.00573950773f);
-    far = MIRT__HORNER(far, f, -0.0076224613f);
-    far = MIRT__HORNER(far, f, 0.00943887047f);
-    far = MIRT__HORNER(far, f, 1.00167406f);
-    far = MIRT__HORNER(far, f, 2.83297682f);
-    const float size = MIRT__PRODUCT(MIRT__PRODUCT(w < 5.0f ? center : far, 1.4142135623730951f), 1.0f - tail);
+    outer = MIRT__HORNER(outer, f, 0.000100950558f);
+    outer = MIRT__HORNER(outer, f, 0.00134934322f);
+    outer = MIRT__HORNER(outer, f, -0.00367342844f);
+    outer = MIRT__HORNER(outer, f, 0.00573950773f);
+    outer = MIRT__HORNER(outer, f, -0.0076224613f);
+    outer = MIRT__HORNER(outer, f, 0.00943887047f);
+    outer = MIRT__HORNER(outer, f, 1.00167406f);
+    outer = MIRT__HORNER(outer, f, 2.83297682f);
+    const float size = MIRT__PRODUCT(MIRT__PRODUCT(w < 5.0f ? center : outer, 1.4142135623730951f), 1.0f - tail);
     return word >> 31 ? -size : size;
 }
 
@@ -11466,7 +11469,6 @@ static void mirt__augment_linear(const mirt__transform *t, double amount, mirt__
 /* The pixels of an image of three channels. */
 static void mirt__augment_colors(const mirt__transform *t, mirt__real amount, mirt__real *x) {
     const int64_t count = t->h * t->w;
-    MIRT__INDEPENDENT
     for (int64_t i = 0; i < count; i++) mirt__transform_color(t, amount, x + 3 * i);
 }
 
@@ -49843,17 +49845,22 @@ static const char *const mirt__training_names[] = {"auto", "on", "off"};
 static const char *const mirt__curve_names[] = {"ROC", "PR"};
 static const char *const mirt__reduction_names[] = {"sum_over_batch_size", "sum"};
 static const char *const mirt__average_names[] = {"auto", "micro", "macro", "weighted"};
+#define MIRT__NAMES(array) {array, MIRT__COUNT(array)}
+#ifdef MIRRORTRAIN_NO_TRAIN
+#define MIRT__LOSS_NAMES {NULL, 0}
+#else
 #define MIRT__LOSS_NAME(loss, name, labels, activation) #name,
 static const char *const mirt__loss_names[] = {"none", MIRT_LOSS_LIST(MIRT__LOSS_NAME)};
+#define MIRT__LOSS_NAMES MIRT__NAMES(mirt__loss_names)
 #undef MIRT__LOSS_NAME
-
-#define MIRT__NAMES(array) {array, MIRT__COUNT(array)}
+#endif
 static const struct { const char *const *list; int count; } mirt__field_names[] = { /* by mirt__field_kind */
     MIRT__NAMES(mirt__padding_names), MIRT__NAMES(mirt__activation_names), MIRT__NAMES(mirt__flip_names),
     MIRT__NAMES(mirt__fill_names), MIRT__NAMES(mirt__interpolation_names), MIRT__NAMES(mirt__fan_names),
     MIRT__NAMES(mirt__distribution_names), MIRT__NAMES(mirt__dtype_names), MIRT__NAMES(mirt__training_names),
     MIRT__NAMES(mirt__curve_names), MIRT__NAMES(mirt__reduction_names), MIRT__NAMES(mirt__average_names),
-    MIRT__NAMES(mirt__loss_names)};
+    MIRT__LOSS_NAMES};
+#undef MIRT__LOSS_NAMES
 #undef MIRT__NAMES
 MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__field_names) == MIRT__FIELD_CHOICES, "names of each enumeration");
 MIRT__STATIC_ASSERT(sizeof(mirt_padding) == sizeof(int), "enumerations are copied as int: no -fshort-enums");

@@ -51,7 +51,6 @@ static void mirt__augment_linear(const mirt__transform *t, double amount, mirt__
 /* The pixels of an image of three channels. */
 static void mirt__augment_colors(const mirt__transform *t, mirt__real amount, mirt__real *x) {
     const int64_t count = t->h * t->w;
-    MIRT__INDEPENDENT
     for (int64_t i = 0; i < count; i++) mirt__transform_color(t, amount, x + 3 * i);
 }
 

@@ -8,15 +8,18 @@
 #include <string.h>
 
 #ifdef __CUDACC__
-/* nvcc would make one instruction of a product and the sum that takes it. */
-#define MIRT__PRODUCT(a, b) __fmul_rn(a, b)
-#define MIRT__TOTAL(a, b) __fadd_rn(a, b)
-#define MIRT__NORMAL static inline __device__
+#define MIRT__NORMAL MIRT__BOTH
 #else
 #include "optimize_begin.inc"
+#define MIRT__NORMAL MIRT__BOTH __attribute__((always_inline))
+#endif
+#if defined(__CUDACC__) && (defined(__CUDA_ARCH__) || !defined(__NVCC__))
+/* On GPUs, nvcc would make one instruction of a product and the sum that takes it. */
+#define MIRT__PRODUCT(a, b) __fmul_rn(a, b)
+#define MIRT__TOTAL(a, b) __fadd_rn(a, b)
+#else
 #define MIRT__PRODUCT(a, b) ((a) * (b))
 #define MIRT__TOTAL(a, b) ((a) + (b))
-#define MIRT__NORMAL static inline __attribute__((always_inline))
 #endif
 
 /* total * x + c */
@@ -24,12 +27,12 @@
 
 /* The natural logarithm of x in [2^-24, 1]: that of a number near 1 by Cephes's polynomial, and of a power of 2. */
 MIRT__NORMAL float mirt__normal_log(float x) {
-    int32_t bits, near;
+    int32_t bits, rest;
     float m;
     memcpy(&bits, &x, sizeof bits);
     const int32_t power = (bits - 0x3f3504f3) >> 23; /* so that m is between the square roots of 1/2 and 2 */
-    near = bits - (int32_t)((uint32_t)power << 23);
-    memcpy(&m, &near, sizeof m);
+    rest = bits - (int32_t)((uint32_t)power << 23);
+    memcpy(&m, &rest, sizeof m);
     const float e = (float)power, z = m - 1.0f, square = MIRT__PRODUCT(z, z);
     float p = 7.0376836292e-2f;
     p = MIRT__HORNER(p, z, -1.1514610310e-1f);
@@ -52,7 +55,7 @@ MIRT__NORMAL float mirt__normal_log(float x) {
 MIRT__NORMAL float mirt__normal(uint32_t word) {
     const float tail = MIRT__HORNER((float)(int32_t)(word >> 8 & 0x7fffffu), 1 / 8388608.0f, 1 / 16777216.0f),
                 w = -mirt__normal_log(MIRT__PRODUCT(tail, 2.0f - tail)), c = w - 2.5f, f = sqrtf(w) - 3.0f;
-    float center = 2.81022636e-08f, far = -0.000200214257f;
+    float center = 2.81022636e-08f, outer = -0.000200214257f;
     center = MIRT__HORNER(center, c, 3.43273939e-07f);
     center = MIRT__HORNER(center, c, -3.5233877e-06f);
     center = MIRT__HORNER(center, c, -4.39150654e-06f);
@@ -61,15 +64,15 @@ MIRT__NORMAL float mirt__normal(uint32_t word) {
     center = MIRT__HORNER(center, c, -0.00417768164f);
     center = MIRT__HORNER(center, c, 0.246640727f);
     center = MIRT__HORNER(center, c, 1.50140941f);
-    far = MIRT__HORNER(far, f, 0.000100950558f);
-    far = MIRT__HORNER(far, f, 0.00134934322f);
-    far = MIRT__HORNER(far, f, -0.00367342844f);
-    far = MIRT__HORNER(far, f, 0.00573950773f);
-    far = MIRT__HORNER(far, f, -0.0076224613f);
-    far = MIRT__HORNER(far, f, 0.00943887047f);
-    far = MIRT__HORNER(far, f, 1.00167406f);
-    far = MIRT__HORNER(far, f, 2.83297682f);
-    const float size = MIRT__PRODUCT(MIRT__PRODUCT(w < 5.0f ? center : far, 1.4142135623730951f), 1.0f - tail);
+    outer = MIRT__HORNER(outer, f, 0.000100950558f);
+    outer = MIRT__HORNER(outer, f, 0.00134934322f);
+    outer = MIRT__HORNER(outer, f, -0.00367342844f);
+    outer = MIRT__HORNER(outer, f, 0.00573950773f);
+    outer = MIRT__HORNER(outer, f, -0.0076224613f);
+    outer = MIRT__HORNER(outer, f, 0.00943887047f);
+    outer = MIRT__HORNER(outer, f, 1.00167406f);
+    outer = MIRT__HORNER(outer, f, 2.83297682f);
+    const float size = MIRT__PRODUCT(MIRT__PRODUCT(w < 5.0f ? center : outer, 1.4142135623730951f), 1.0f - tail);
     return word >> 31 ? -size : size;
 }
 

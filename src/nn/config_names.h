@@ -20,17 +20,22 @@ static const char *const mirt__training_names[] = {"auto", "on", "off"};
 static const char *const mirt__curve_names[] = {"ROC", "PR"};
 static const char *const mirt__reduction_names[] = {"sum_over_batch_size", "sum"};
 static const char *const mirt__average_names[] = {"auto", "micro", "macro", "weighted"};
+#define MIRT__NAMES(array) {array, MIRT__COUNT(array)}
+#ifdef MIRRORTRAIN_NO_TRAIN
+#define MIRT__LOSS_NAMES {NULL, 0}
+#else
 #define MIRT__LOSS_NAME(loss, name, labels, activation) #name,
 static const char *const mirt__loss_names[] = {"none", MIRT_LOSS_LIST(MIRT__LOSS_NAME)};
+#define MIRT__LOSS_NAMES MIRT__NAMES(mirt__loss_names)
 #undef MIRT__LOSS_NAME
-
-#define MIRT__NAMES(array) {array, MIRT__COUNT(array)}
+#endif
 static const struct { const char *const *list; int count; } mirt__field_names[] = { /* by mirt__field_kind */
     MIRT__NAMES(mirt__padding_names), MIRT__NAMES(mirt__activation_names), MIRT__NAMES(mirt__flip_names),
     MIRT__NAMES(mirt__fill_names), MIRT__NAMES(mirt__interpolation_names), MIRT__NAMES(mirt__fan_names),
     MIRT__NAMES(mirt__distribution_names), MIRT__NAMES(mirt__dtype_names), MIRT__NAMES(mirt__training_names),
     MIRT__NAMES(mirt__curve_names), MIRT__NAMES(mirt__reduction_names), MIRT__NAMES(mirt__average_names),
-    MIRT__NAMES(mirt__loss_names)};
+    MIRT__LOSS_NAMES};
+#undef MIRT__LOSS_NAMES
 #undef MIRT__NAMES
 MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__field_names) == MIRT__FIELD_CHOICES, "names of each enumeration");
 MIRT__STATIC_ASSERT(sizeof(mirt_padding) == sizeof(int), "enumerations are copied as int: no -fshort-enums");
