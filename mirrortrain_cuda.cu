@@ -1942,7 +1942,8 @@ struct mirt__cu_adagrad {
         mirt__cu_load_left<W>(u.slot[0] + i, there, a);
         for (int k = 0; k < W; k++) a[k] = __fadd_rn(a[k], __fmul_rn(g[k], g[k]));
         mirt__cu_store_left<W>(u.slot[0] + i, there, a);
-        for (int k = 0; k < W; k++) a[k] = __fsqrt_rn(__fadd_rn(a[k], r.epsilon)); /* first: in one loop registers spill */
+        /* In one loop with the division registers spill. */
+        for (int k = 0; k < W; k++) a[k] = __fsqrt_rn(__fadd_rn(a[k], r.epsilon));
         for (int k = 0; k < W; k++) g[k] = __fdiv_rn(__fmul_rn(r.rate, g[k]), a[k]);
     }
 };

@@ -11,19 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { SIDE = 48, PIXELS = SIDE * SIDE, CLASSES = 4, TRAIN = 768, TEST = 128, BATCH = 16, EPOCHS = 8 };
-enum { SHOWN = 8, COLUMNS = 6 };
+enum { SIDE = 48, PIXELS = SIDE * SIDE, CLASSES = 4, TRAIN = 768, TEST = 128, BATCH = 16, EPOCHS = 8, SHOWN = 8 };
 
 static unsigned char images[TRAIN + TEST][SIDE][SIDE][3], labels[TRAIN + TEST][SIDE][SIDE];
 static float scores[TEST][SIDE][SIDE][CLASSES];
 
-/* >>data */
-
-static unsigned state = 1;
-
-/* From 0 to n - 1. */
-static int draw(int n) {
+static int draw(int n) { /* from 0 to n - 1 */
+    static unsigned state = 1;
     state = state * 1664525u + 1013904223u;
     return (int)((state >> 16) % (unsigned)n);
 }
@@ -38,12 +32,11 @@ static bool is_inside(int shape, int x, int y, int radius) {
 static void draw_shape(int i) {
     const int shape = 1 + draw(CLASSES - 1), radius = 6 + draw(8), cx = draw(SIDE), cy = draw(SIDE);
     const int color[3] = {40 + draw(216), 40 + draw(216), 40 + draw(216)};
-    for (int y = 0; y < SIDE; y++) {
-        for (int x = 0; x < SIDE; x++) {
-            if (!is_inside(shape, x - cx, y - cy, radius)) continue;
-            labels[i][y][x] = (unsigned char)shape;
-            for (int c = 0; c < 3; c++) images[i][y][x][c] = (unsigned char)(color[c] - draw(30));
-        }
+    for (int p = 0; p < PIXELS; p++) {
+        const int y = p / SIDE, x = p % SIDE;
+        if (!is_inside(shape, x - cx, y - cy, radius)) continue;
+        labels[i][y][x] = (unsigned char)shape;
+        for (int c = 0; c < 3; c++) images[i][y][x][c] = (unsigned char)(color[c] - draw(30));
     }
 }
 
@@ -60,15 +53,12 @@ static mirt_dataset *open_data(int first, int count) {
     return mirt_arrays_of(&data);
 }
 
-/* >>network */
-
 static mirt_tensor *convolve(mirt_tensor *x, int filters) {
     x = mirt_conv2d(x, &(mirt_conv2d_desc){.filters = filters, .kernel = {3}, .padding = MIRT_SAME, .no_bias = true});
     return mirt_activation(mirt_batch_norm(x, &(mirt_batch_norm_desc){.momentum = 0.9f}), MIRT_RELU);
 }
 
 static mirt_tensor *convolve_twice(mirt_tensor *x, int filters) { return convolve(convolve(x, filters), filters); }
-
 /* Twice as large, beside what the way down has at that size. */
 static mirt_tensor *join(mirt_tensor *x, mirt_tensor *beside) {
     mirt_tensor *both[2] = {mirt_up_sampling2d(x, NULL), beside};
@@ -90,14 +80,8 @@ static mirt_model *build(mirt_strategy *strategy) {
     return model;
 }
 
-/* >>picture */
-
-static void color_class(int c, float *out) {
-    static const float colors[CLASSES][3] = {{20, 20, 30}, {86, 180, 233}, {230, 159, 0}, {0, 158, 115}};
-    memcpy(out, colors[c], sizeof colors[c]);
-}
-
 static bool save_picture(const char *path) {
+    static const float colors[CLASSES][3] = {{20, 20, 30}, {86, 180, 233}, {230, 159, 0}, {0, 158, 115}};
     static float sheet[SHOWN][3][PIXELS][3]; /* the image, its classes, the prediction */
     for (int i = 0; i < SHOWN; i++) {
         for (int p = 0; p < PIXELS; p++) {
@@ -105,22 +89,18 @@ static bool save_picture(const char *path) {
             int best = 0;
             for (int c = 1; c < CLASSES; c++) best = score[c] > score[best] ? c : best;
             for (int c = 0; c < 3; c++) sheet[i][0][p][c] = (&images[TRAIN + i][0][0][0])[p * 3 + c];
-            color_class((&labels[TRAIN + i][0][0])[p], sheet[i][1][p]);
-            color_class(best, sheet[i][2][p]);
+            memcpy(sheet[i][1][p], colors[(&labels[TRAIN + i][0][0])[p]], sizeof *colors);
+            memcpy(sheet[i][2][p], colors[best], sizeof *colors);
         }
     }
     const mirt_array array = mirt_make_array(sheet, MIRT_FLOAT32, MIRT_SHAPE(SHOWN * 3, SIDE, SIDE, 3));
-    return mirt_write_png(path, array, COLUMNS) == MIRT_OK;
+    return mirt_write_png(path, array, 6) == MIRT_OK;
 }
 
 int main(int argc, char **argv) {
     mirt_logs logs;
-    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* line buffering, also into a pipe */
     for (int i = 0; i < TRAIN + TEST; i++) draw_image(i);
     mirt_strategy *strategy = mirt_mirrored(argc > 1 ? argv[1] : NULL);
-    printf("replicas: %d\n", strategy ? mirt_num_replicas(strategy) : 0);
-    if (strategy && mirt_num_replicas(strategy) == 1)
-        printf("One replica: all cores are one device. DEVICES \"2\" makes two: ./segment 2\n");
     mirt_model *model = strategy ? build(strategy) : NULL;
     mirt_dataset *train = mirt_batch(mirt_shuffle(open_data(0, TRAIN), TRAIN), BATCH);
     mirt_dataset *test = mirt_batch(open_data(TRAIN, TEST), BATCH);
@@ -131,9 +111,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%s\n", mirt_last_error());
         return 1;
     }
-    printf("evaluate: accuracy %.4f, mean intersection over union %.4f\n", mirt_logs_value(&logs, "accuracy"),
-           mirt_logs_value(&logs, "mean_io_u"));
-    printf("saved: segments.png\n");
+    printf("evaluate: accuracy %.4f, mean intersection over union %.4f\nsaved: segments.png\n",
+           mirt_logs_value(&logs, "accuracy"), mirt_logs_value(&logs, "mean_io_u"));
     mirt_dataset_destroy(train);
     mirt_dataset_destroy(test);
     mirt_strategy_destroy(strategy);

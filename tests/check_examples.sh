@@ -103,7 +103,6 @@ tap_check "mnist_mlp's lines come as it goes: the first one before the library's
     sh -c "head -1 '$tmp/mnist_mlp.out' | grep '^no DIR'"
 says_replicas mnist_mlp "" 2
 prints segment "evaluate: accuracy 0\.9.*, mean intersection over union 0\.9.*" "saved: segments\.png"
-says_replicas segment 2
 prints ai_or_not "network: efficientnet_v2_b0" "augmented\.png: one picture, augmented twelve times" \
     "Epoch 10/10" "Trainable: 1281, not trainable: 5919312"
 tap_check "its sheet has twelve versions of one picture" check_sheet "$tmp/run/augmented.png"
