@@ -8647,7 +8647,7 @@ MIRT__LIB void mirt__ref_dropout(const mirt__dropout *d) {
 static double mirt__ref_normal_number(uint32_t word) {
     const double beyond = ((double)(word >> 8 & 0x7fffffu) + 0.5) / 8388608.0;
     double low = 0, high = 8;
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 36; i++) {
         const double middle = (low + high) / 2;
         if (erfc(middle * 0.70710678118654752440) > beyond) low = middle;
         else high = middle;
