@@ -230,7 +230,7 @@ test-long:
 	@tests/run -t 3600 tests/kill_processes.py
 	@MPI=tcp LAYOUTS="2:1 3:2 5:1 4:1:3,1,2,2" tests/run -t 3600 tests/check_layouts.sh
 	@MPI=mpich LAYOUTS="1:1 1:2 2:1 2:2 3:1 3:2 4:1 4:2 5:1 5:2 4:1:3,1,2,2 2:2:1,3" tests/run -t 3600 tests/check_layouts.sh
-	@$(MAKE) --no-print-directory asan matrix
+	@$(MAKE) --no-print-directory asan tsan matrix
 	@$(MAKE) --no-print-directory memcheck
 	@WHOLE=1 tests/run -t 3600 tests/run_snippets
 	@CUDA_SECONDS=180 QUICK=1 tests/run -t 3600 tests/check_cuda.sh
@@ -251,17 +251,19 @@ kill-test: build/mirrortrain
 sanitize: asan tsan
 
 # QUICK=1: without tests that take the whole header or the vectors' primitives, which need a minute each to compile, and
-# those of whole networks.
-ASAN_LONG = $(WHOLE) test_models test_transfer $(patsubst tests/%.c,%,$(shell grep -l 'src/kernels/simd.c' tests/test_*.c))
+# those that take the longest.
+ASAN_LONG = $(WHOLE) test_models test_transfer test_servers test_tcp test_winograd $(patsubst tests/%.c,%,$(shell grep -l 'src/kernels/simd.c' tests/test_*.c))
 ASAN_TESTS = $(if $(QUICK),$(filter-out $(ASAN_LONG),$(TESTS)),$(TESTS))
 asan:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(ASAN_TESTS:%=build/asan/%) $(FUZZ:%=build/asan/fuzz_%)
 	@MIRT_TEST_SMALL=1 ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
 		tests/run -t 400 $(ASAN_TESTS:%=build/asan/%) tests/fuzz_seeds.sh
 
+# QUICK=1: without those that take the longest.
+TSAN_QUICK = $(if $(QUICK),$(filter-out test_separate_devices test_fused_networks test_entry,$(TSAN_TESTS)),$(TSAN_TESTS))
 tsan:
-	@$(MAKE) --no-print-directory -j$(JOBS) $(TSAN_TESTS:%=build/tsan/%)
-	@MIRT_TEST_SMALL=1 TSAN_OPTIONS=halt_on_error=1 tests/run -t 400 $(TSAN_TESTS:%=build/tsan/%)
+	@$(MAKE) --no-print-directory -j$(JOBS) $(TSAN_QUICK:%=build/tsan/%)
+	@MIRT_TEST_SMALL=1 TSAN_OPTIONS=halt_on_error=1 tests/run -t 400 $(TSAN_QUICK:%=build/tsan/%)
 
 # Scripts that run the command-line program that the environment variable MIRRORTRAIN names.
 COVERAGE_SCRIPTS = fuzz_seeds.sh test_cli.sh test_doctor.sh test_runs.sh test_graph_svg.py test_planted.py \
