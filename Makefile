@@ -79,7 +79,7 @@ LONG_TESTS = $(patsubst tests/%.c,%,$(wildcard tests/long_*.c))
 # What runs on several threads; the others would only take longer.
 TSAN_TESTS = $(filter-out test_base test_interrupt test_scaling_model test_checkpoints test_crafted test_power_loss test_archive test_half test_tiled_reads test_models test_profile test_memory test_conv_tiles test_depthwise test_winograd test_storage test_custom test_callback_faults test_events test_event_faults test_files test_faults test_formats test_format_faults test_function_faults test_function_misuse test_golden test_gradients \
 	test_graphs test_group test_hooks test_hostile test_hostile_members test_images test_image_faults test_augment_faults test_json test_augment \
-	test_augment_layers test_png test_functional test_kernels test_layer_faults test_layer_names test_layers test_limits test_descriptions test_recording test_passes test_patience test_full test_resume_models test_no_threads test_misuse test_mnist_parity \
+	test_augment_layers test_png test_functional test_kernels test_layer_faults test_layer_misuse test_layer_names test_layers test_limits test_descriptions test_recording test_passes test_patience test_full test_resume_models test_no_threads test_misuse test_mnist_parity \
 	test_model test_models test_norm test_odd_files test_op_refusals test_save test_tensors test_transfer \
 	test_segment test_fused_law test_costs test_verdict_words,$(TESTS))
 ARM64_TESTS = $(filter test_kernels test_depthwise test_storage test_ops test_tensors test_golden test_team test_tree \
