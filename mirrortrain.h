@@ -54830,6 +54830,7 @@ static double mirt__timing_compute(const double *seconds) {
 
 static void mirt__costs_of(const mirt_timing *t, mirt__costs *c) {
     const double steps = (double)t->steps, *s = t->seconds;
+    int replicas = 0;
     memset(c, 0, sizeof *c);
     c->wall = t->wall / steps;
     c->compute = mirt__timing_compute(s) / steps;
@@ -54838,16 +54839,17 @@ static void mirt__costs_of(const mirt_timing *t, mirt__costs *c) {
     c->reduce = s[MIRT_PHASE_REDUCE] / steps;
     c->meet = (s[MIRT_PHASE_LAUNCH] + s[MIRT_PHASE_IMBALANCE]) / steps;
     c->other = s[MIRT_PHASE_CALLBACKS] / steps;
-    c->rows = (double)t->samples / steps / t->replicas;
     c->least_sample = DBL_MAX;
     for (int d = 0; d < t->num_devices; d++) {
         const mirt_device_timing *own = &t->device[d];
+        replicas += own->replicas;
         const double work = own->least_sample * (double)own->samples / steps,
                      fixed = own->least_update + own->least_reduce;
         if (work > c->least) c->least = work;
         if (own->samples && own->least_sample < c->least_sample) c->least_sample = own->least_sample;
         if (fixed > c->fixed) c->fixed = fixed;
     }
+    c->rows = (double)t->samples / steps / replicas; /* samples and devices are those of this process */
 }
 
 /* Appends to the verdict. */

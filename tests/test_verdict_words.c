@@ -205,6 +205,8 @@ static void test_reduce(void) {
 static void test_small_batch(void) {
     mirt_timing t = table(1, 4, (costs){.compute = 1e-3, .update = 2e-3});
     expect(&t, MIRT_SMALL_BATCH, "batch 4 per replica is too small: 67 % of the step", "an update of two thirds");
+    t.replicas *= 4;
+    expect(&t, MIRT_SMALL_BATCH, "batch 4 per replica is too small", "as much, in one of four processes");
     ok(strstr(t.verdict, "; 128 per replica would spread it; if fixed: x2.8") && t.speedup > 2.8 && t.speedup < 2.85,
        "a power of two with which a tenth is lost");
     t = table(1, 4, (costs){.update = 2e-3});
