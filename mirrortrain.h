@@ -14094,38 +14094,47 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
     }
 }
 
-/* A rule that changes m and v, of the slots, and says what is taken off the weight. */
-#define MIRT__UPDATE_RANGE(name, ...) \
-    static void MIRT__K(name)(const mirt__update *args, int64_t begin, int64_t end) { \
-        const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), other = MIRT__K(set)(args->momentum); \
-        const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2); \
-        const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon), zero = MIRT__K(zero)(); \
-        float *first = args->slot[0], *second = args->slot[1]; \
-        const bool extras = true; \
-        MIRT__UPDATE_PARTS \
-        (void)other, (void)new_1, (void)new_2, (void)epsilon, (void)zero; \
-        for (int64_t i = begin; i < end; i += MIRT__LANES) { \
-            const int64_t n = mirt__min(end - i, MIRT__LANES); \
-            const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n); \
-            MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = m, step; \
-            if (second) v = MIRT__K(load_up_to)(second + i, n); \
-            __VA_ARGS__ \
-            MIRT__K(store_up_to)(first + i, m, n); \
-            if (second) MIRT__K(store_up_to)(second + i, v, n); \
-            MIRT__UPDATE_WEIGHT \
-            weight -= step; \
-            MIRT__UPDATE_STORE \
-        } \
+/* The optimizers that few programs use, in one loop that asks for each vector which one it is: they wait for memory. */
+static void MIRT__K(other_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), other = MIRT__K(set)(args->momentum);
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon), zero = MIRT__K(zero)();
+    float *first = args->slot[0], *second = args->slot[1];
+    const bool extras = true;
+    const volatile mirt_optimizer_kind kind = args->kind; /* volatile: no copy of the loop for each */
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = zero, step;
+        if (second) v = MIRT__K(load_up_to)(second + i, n);
+        const MIRT__VEC ahead = g - m, way = MIRT__K(fma)(ahead, new_1, m);
+        switch (kind) {
+        case MIRT_NADAM:
+            m = way;
+            v = MIRT__K(fma)(g * g - v, new_2, v);
+            step = (rate * m + other * g) / (MIRT__K(sqrt)(v) + epsilon);
+            break;
+        case MIRT_ADAGRAD:
+            m += g * g;
+            step = rate * g / MIRT__K(sqrt)(m + epsilon);
+            break;
+        case MIRT_ADAMAX:
+            m = way;
+            v = MIRT__K(max)(v - v * new_2, MIRT__K(abs)(g));
+            step = rate * m / (v + epsilon);
+            break;
+        default: /* Lion */
+            m = MIRT__K(fma)(ahead, new_2, m);
+            step = MIRT__K(if_greater)(way, zero, rate, MIRT__K(if_greater)(zero, way, zero - rate, rate * way));
+        }
+        MIRT__K(store_up_to)(first + i, m, n);
+        if (second) MIRT__K(store_up_to)(second + i, v, n);
+        MIRT__UPDATE_WEIGHT
+        weight -= step;
+        MIRT__UPDATE_STORE
     }
-MIRT__UPDATE_RANGE(nadam_range, m = MIRT__K(fma)(g - m, new_1, m); v = MIRT__K(fma)(g * g - v, new_2, v);
-                   step = (rate * m + other * g) / (MIRT__K(sqrt)(v) + epsilon);)
-MIRT__UPDATE_RANGE(adagrad_range, m += g * g; step = rate * g / MIRT__K(sqrt)(m + epsilon);)
-MIRT__UPDATE_RANGE(adamax_range, m = MIRT__K(fma)(g - m, new_1, m); v = MIRT__K(max)(v - v * new_2, MIRT__K(abs)(g));
-                   step = rate * m / (v + epsilon);)
-MIRT__UPDATE_RANGE(lion_range, const MIRT__VEC ahead = g - m, way = MIRT__K(fma)(ahead, new_1, m);
-                   m = MIRT__K(fma)(ahead, new_2, m); step = MIRT__K(if_greater)(way, zero, rate, rate * way);
-                   step = MIRT__K(if_greater)(zero, way, zero - rate, step);)
-#undef MIRT__UPDATE_RANGE
+}
 #undef MIRT__UPDATE_STORE
 #undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
@@ -14166,14 +14175,19 @@ MIRT__KERNEL_LIST(MIRT__WRAP)
 static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
     mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
 }
-#define MIRT__UPDATE_CASE(kind, name, kernel) case kind: mirt__fast_update(where, args, MIRT__K(kernel##_range)); break;
 static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) {
     switch (args->kind) {
-    MIRT_OPTIMIZER_LIST(MIRT__UPDATE_CASE)
+    case MIRT_SGD: mirt__fast_update(where, args, MIRT__K(sgd_range)); break;
+    case MIRT_ADAM:
+    case MIRT_ADAMW: mirt__fast_update(where, args, MIRT__K(adam_range)); break;
+    case MIRT_RMSPROP: mirt__fast_update(where, args, MIRT__K(rmsprop_range)); break;
+    case MIRT_NADAM:
+    case MIRT_ADAGRAD:
+    case MIRT_ADAMAX:
+    case MIRT_LION: mirt__fast_update(where, args, MIRT__K(other_range)); break;
     case MIRT__OPTIMIZER_COUNT: break;
     }
 }
-#undef MIRT__UPDATE_CASE
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF, false,
@@ -14823,14 +14837,19 @@ MIRT__KERNEL_LIST(MIRT__WRAP)
 static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
     mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
 }
-#define MIRT__UPDATE_CASE(kind, name, kernel) case kind: mirt__fast_update(where, args, MIRT__K(kernel##_range)); break;
 static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) {
     switch (args->kind) {
-    MIRT_OPTIMIZER_LIST(MIRT__UPDATE_CASE)
+    case MIRT_SGD: mirt__fast_update(where, args, MIRT__K(sgd_range)); break;
+    case MIRT_ADAM:
+    case MIRT_ADAMW: mirt__fast_update(where, args, MIRT__K(adam_range)); break;
+    case MIRT_RMSPROP: mirt__fast_update(where, args, MIRT__K(rmsprop_range)); break;
+    case MIRT_NADAM:
+    case MIRT_ADAGRAD:
+    case MIRT_ADAMAX:
+    case MIRT_LION: mirt__fast_update(where, args, MIRT__K(other_range)); break;
     case MIRT__OPTIMIZER_COUNT: break;
     }
 }
-#undef MIRT__UPDATE_CASE
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF, false,
@@ -16599,38 +16618,47 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
     }
 }
 
-/* A rule that changes m and v, of the slots, and says what is taken off the weight. */
-#define MIRT__UPDATE_RANGE(name, ...) \
-    static void MIRT__K(name)(const mirt__update *args, int64_t begin, int64_t end) { \
-        const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), other = MIRT__K(set)(args->momentum); \
-        const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2); \
-        const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon), zero = MIRT__K(zero)(); \
-        float *first = args->slot[0], *second = args->slot[1]; \
-        const bool extras = true; \
-        MIRT__UPDATE_PARTS \
-        (void)other, (void)new_1, (void)new_2, (void)epsilon, (void)zero; \
-        for (int64_t i = begin; i < end; i += MIRT__LANES) { \
-            const int64_t n = mirt__min(end - i, MIRT__LANES); \
-            const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n); \
-            MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = m, step; \
-            if (second) v = MIRT__K(load_up_to)(second + i, n); \
-            __VA_ARGS__ \
-            MIRT__K(store_up_to)(first + i, m, n); \
-            if (second) MIRT__K(store_up_to)(second + i, v, n); \
-            MIRT__UPDATE_WEIGHT \
-            weight -= step; \
-            MIRT__UPDATE_STORE \
-        } \
+/* The optimizers that few programs use, in one loop that asks for each vector which one it is: they wait for memory. */
+static void MIRT__K(other_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), other = MIRT__K(set)(args->momentum);
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon), zero = MIRT__K(zero)();
+    float *first = args->slot[0], *second = args->slot[1];
+    const bool extras = true;
+    const volatile mirt_optimizer_kind kind = args->kind; /* volatile: no copy of the loop for each */
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = zero, step;
+        if (second) v = MIRT__K(load_up_to)(second + i, n);
+        const MIRT__VEC ahead = g - m, way = MIRT__K(fma)(ahead, new_1, m);
+        switch (kind) {
+        case MIRT_NADAM:
+            m = way;
+            v = MIRT__K(fma)(g * g - v, new_2, v);
+            step = (rate * m + other * g) / (MIRT__K(sqrt)(v) + epsilon);
+            break;
+        case MIRT_ADAGRAD:
+            m += g * g;
+            step = rate * g / MIRT__K(sqrt)(m + epsilon);
+            break;
+        case MIRT_ADAMAX:
+            m = way;
+            v = MIRT__K(max)(v - v * new_2, MIRT__K(abs)(g));
+            step = rate * m / (v + epsilon);
+            break;
+        default: /* Lion */
+            m = MIRT__K(fma)(ahead, new_2, m);
+            step = MIRT__K(if_greater)(way, zero, rate, MIRT__K(if_greater)(zero, way, zero - rate, rate * way));
+        }
+        MIRT__K(store_up_to)(first + i, m, n);
+        if (second) MIRT__K(store_up_to)(second + i, v, n);
+        MIRT__UPDATE_WEIGHT
+        weight -= step;
+        MIRT__UPDATE_STORE
     }
-MIRT__UPDATE_RANGE(nadam_range, m = MIRT__K(fma)(g - m, new_1, m); v = MIRT__K(fma)(g * g - v, new_2, v);
-                   step = (rate * m + other * g) / (MIRT__K(sqrt)(v) + epsilon);)
-MIRT__UPDATE_RANGE(adagrad_range, m += g * g; step = rate * g / MIRT__K(sqrt)(m + epsilon);)
-MIRT__UPDATE_RANGE(adamax_range, m = MIRT__K(fma)(g - m, new_1, m); v = MIRT__K(max)(v - v * new_2, MIRT__K(abs)(g));
-                   step = rate * m / (v + epsilon);)
-MIRT__UPDATE_RANGE(lion_range, const MIRT__VEC ahead = g - m, way = MIRT__K(fma)(ahead, new_1, m);
-                   m = MIRT__K(fma)(ahead, new_2, m); step = MIRT__K(if_greater)(way, zero, rate, rate * way);
-                   step = MIRT__K(if_greater)(zero, way, zero - rate, step);)
-#undef MIRT__UPDATE_RANGE
+}
 #undef MIRT__UPDATE_STORE
 #undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
@@ -16671,14 +16699,19 @@ MIRT__KERNEL_LIST(MIRT__WRAP)
 static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
     mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
 }
-#define MIRT__UPDATE_CASE(kind, name, kernel) case kind: mirt__fast_update(where, args, MIRT__K(kernel##_range)); break;
 static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) {
     switch (args->kind) {
-    MIRT_OPTIMIZER_LIST(MIRT__UPDATE_CASE)
+    case MIRT_SGD: mirt__fast_update(where, args, MIRT__K(sgd_range)); break;
+    case MIRT_ADAM:
+    case MIRT_ADAMW: mirt__fast_update(where, args, MIRT__K(adam_range)); break;
+    case MIRT_RMSPROP: mirt__fast_update(where, args, MIRT__K(rmsprop_range)); break;
+    case MIRT_NADAM:
+    case MIRT_ADAGRAD:
+    case MIRT_ADAMAX:
+    case MIRT_LION: mirt__fast_update(where, args, MIRT__K(other_range)); break;
     case MIRT__OPTIMIZER_COUNT: break;
     }
 }
-#undef MIRT__UPDATE_CASE
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF, false,
@@ -18378,38 +18411,47 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
     }
 }
 
-/* A rule that changes m and v, of the slots, and says what is taken off the weight. */
-#define MIRT__UPDATE_RANGE(name, ...) \
-    static void MIRT__K(name)(const mirt__update *args, int64_t begin, int64_t end) { \
-        const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), other = MIRT__K(set)(args->momentum); \
-        const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2); \
-        const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon), zero = MIRT__K(zero)(); \
-        float *first = args->slot[0], *second = args->slot[1]; \
-        const bool extras = true; \
-        MIRT__UPDATE_PARTS \
-        (void)other, (void)new_1, (void)new_2, (void)epsilon, (void)zero; \
-        for (int64_t i = begin; i < end; i += MIRT__LANES) { \
-            const int64_t n = mirt__min(end - i, MIRT__LANES); \
-            const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n); \
-            MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = m, step; \
-            if (second) v = MIRT__K(load_up_to)(second + i, n); \
-            __VA_ARGS__ \
-            MIRT__K(store_up_to)(first + i, m, n); \
-            if (second) MIRT__K(store_up_to)(second + i, v, n); \
-            MIRT__UPDATE_WEIGHT \
-            weight -= step; \
-            MIRT__UPDATE_STORE \
-        } \
+/* The optimizers that few programs use, in one loop that asks for each vector which one it is: they wait for memory. */
+static void MIRT__K(other_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), other = MIRT__K(set)(args->momentum);
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon), zero = MIRT__K(zero)();
+    float *first = args->slot[0], *second = args->slot[1];
+    const bool extras = true;
+    const volatile mirt_optimizer_kind kind = args->kind; /* volatile: no copy of the loop for each */
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = zero, step;
+        if (second) v = MIRT__K(load_up_to)(second + i, n);
+        const MIRT__VEC ahead = g - m, way = MIRT__K(fma)(ahead, new_1, m);
+        switch (kind) {
+        case MIRT_NADAM:
+            m = way;
+            v = MIRT__K(fma)(g * g - v, new_2, v);
+            step = (rate * m + other * g) / (MIRT__K(sqrt)(v) + epsilon);
+            break;
+        case MIRT_ADAGRAD:
+            m += g * g;
+            step = rate * g / MIRT__K(sqrt)(m + epsilon);
+            break;
+        case MIRT_ADAMAX:
+            m = way;
+            v = MIRT__K(max)(v - v * new_2, MIRT__K(abs)(g));
+            step = rate * m / (v + epsilon);
+            break;
+        default: /* Lion */
+            m = MIRT__K(fma)(ahead, new_2, m);
+            step = MIRT__K(if_greater)(way, zero, rate, MIRT__K(if_greater)(zero, way, zero - rate, rate * way));
+        }
+        MIRT__K(store_up_to)(first + i, m, n);
+        if (second) MIRT__K(store_up_to)(second + i, v, n);
+        MIRT__UPDATE_WEIGHT
+        weight -= step;
+        MIRT__UPDATE_STORE
     }
-MIRT__UPDATE_RANGE(nadam_range, m = MIRT__K(fma)(g - m, new_1, m); v = MIRT__K(fma)(g * g - v, new_2, v);
-                   step = (rate * m + other * g) / (MIRT__K(sqrt)(v) + epsilon);)
-MIRT__UPDATE_RANGE(adagrad_range, m += g * g; step = rate * g / MIRT__K(sqrt)(m + epsilon);)
-MIRT__UPDATE_RANGE(adamax_range, m = MIRT__K(fma)(g - m, new_1, m); v = MIRT__K(max)(v - v * new_2, MIRT__K(abs)(g));
-                   step = rate * m / (v + epsilon);)
-MIRT__UPDATE_RANGE(lion_range, const MIRT__VEC ahead = g - m, way = MIRT__K(fma)(ahead, new_1, m);
-                   m = MIRT__K(fma)(ahead, new_2, m); step = MIRT__K(if_greater)(way, zero, rate, rate * way);
-                   step = MIRT__K(if_greater)(zero, way, zero - rate, step);)
-#undef MIRT__UPDATE_RANGE
+}
 #undef MIRT__UPDATE_STORE
 #undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
@@ -18450,14 +18492,19 @@ MIRT__KERNEL_LIST(MIRT__WRAP)
 static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
     mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
 }
-#define MIRT__UPDATE_CASE(kind, name, kernel) case kind: mirt__fast_update(where, args, MIRT__K(kernel##_range)); break;
 static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) {
     switch (args->kind) {
-    MIRT_OPTIMIZER_LIST(MIRT__UPDATE_CASE)
+    case MIRT_SGD: mirt__fast_update(where, args, MIRT__K(sgd_range)); break;
+    case MIRT_ADAM:
+    case MIRT_ADAMW: mirt__fast_update(where, args, MIRT__K(adam_range)); break;
+    case MIRT_RMSPROP: mirt__fast_update(where, args, MIRT__K(rmsprop_range)); break;
+    case MIRT_NADAM:
+    case MIRT_ADAGRAD:
+    case MIRT_ADAMAX:
+    case MIRT_LION: mirt__fast_update(where, args, MIRT__K(other_range)); break;
     case MIRT__OPTIMIZER_COUNT: break;
     }
 }
-#undef MIRT__UPDATE_CASE
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF, false,
@@ -20167,38 +20214,47 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
     }
 }
 
-/* A rule that changes m and v, of the slots, and says what is taken off the weight. */
-#define MIRT__UPDATE_RANGE(name, ...) \
-    static void MIRT__K(name)(const mirt__update *args, int64_t begin, int64_t end) { \
-        const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), other = MIRT__K(set)(args->momentum); \
-        const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2); \
-        const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon), zero = MIRT__K(zero)(); \
-        float *first = args->slot[0], *second = args->slot[1]; \
-        const bool extras = true; \
-        MIRT__UPDATE_PARTS \
-        (void)other, (void)new_1, (void)new_2, (void)epsilon, (void)zero; \
-        for (int64_t i = begin; i < end; i += MIRT__LANES) { \
-            const int64_t n = mirt__min(end - i, MIRT__LANES); \
-            const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n); \
-            MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = m, step; \
-            if (second) v = MIRT__K(load_up_to)(second + i, n); \
-            __VA_ARGS__ \
-            MIRT__K(store_up_to)(first + i, m, n); \
-            if (second) MIRT__K(store_up_to)(second + i, v, n); \
-            MIRT__UPDATE_WEIGHT \
-            weight -= step; \
-            MIRT__UPDATE_STORE \
-        } \
+/* The optimizers that few programs use, in one loop that asks for each vector which one it is: they wait for memory. */
+static void MIRT__K(other_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), other = MIRT__K(set)(args->momentum);
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon), zero = MIRT__K(zero)();
+    float *first = args->slot[0], *second = args->slot[1];
+    const bool extras = true;
+    const volatile mirt_optimizer_kind kind = args->kind; /* volatile: no copy of the loop for each */
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = zero, step;
+        if (second) v = MIRT__K(load_up_to)(second + i, n);
+        const MIRT__VEC ahead = g - m, way = MIRT__K(fma)(ahead, new_1, m);
+        switch (kind) {
+        case MIRT_NADAM:
+            m = way;
+            v = MIRT__K(fma)(g * g - v, new_2, v);
+            step = (rate * m + other * g) / (MIRT__K(sqrt)(v) + epsilon);
+            break;
+        case MIRT_ADAGRAD:
+            m += g * g;
+            step = rate * g / MIRT__K(sqrt)(m + epsilon);
+            break;
+        case MIRT_ADAMAX:
+            m = way;
+            v = MIRT__K(max)(v - v * new_2, MIRT__K(abs)(g));
+            step = rate * m / (v + epsilon);
+            break;
+        default: /* Lion */
+            m = MIRT__K(fma)(ahead, new_2, m);
+            step = MIRT__K(if_greater)(way, zero, rate, MIRT__K(if_greater)(zero, way, zero - rate, rate * way));
+        }
+        MIRT__K(store_up_to)(first + i, m, n);
+        if (second) MIRT__K(store_up_to)(second + i, v, n);
+        MIRT__UPDATE_WEIGHT
+        weight -= step;
+        MIRT__UPDATE_STORE
     }
-MIRT__UPDATE_RANGE(nadam_range, m = MIRT__K(fma)(g - m, new_1, m); v = MIRT__K(fma)(g * g - v, new_2, v);
-                   step = (rate * m + other * g) / (MIRT__K(sqrt)(v) + epsilon);)
-MIRT__UPDATE_RANGE(adagrad_range, m += g * g; step = rate * g / MIRT__K(sqrt)(m + epsilon);)
-MIRT__UPDATE_RANGE(adamax_range, m = MIRT__K(fma)(g - m, new_1, m); v = MIRT__K(max)(v - v * new_2, MIRT__K(abs)(g));
-                   step = rate * m / (v + epsilon);)
-MIRT__UPDATE_RANGE(lion_range, const MIRT__VEC ahead = g - m, way = MIRT__K(fma)(ahead, new_1, m);
-                   m = MIRT__K(fma)(ahead, new_2, m); step = MIRT__K(if_greater)(way, zero, rate, rate * way);
-                   step = MIRT__K(if_greater)(zero, way, zero - rate, step);)
-#undef MIRT__UPDATE_RANGE
+}
 #undef MIRT__UPDATE_STORE
 #undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
@@ -20239,14 +20295,19 @@ MIRT__KERNEL_LIST(MIRT__WRAP)
 static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
     mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
 }
-#define MIRT__UPDATE_CASE(kind, name, kernel) case kind: mirt__fast_update(where, args, MIRT__K(kernel##_range)); break;
 static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) {
     switch (args->kind) {
-    MIRT_OPTIMIZER_LIST(MIRT__UPDATE_CASE)
+    case MIRT_SGD: mirt__fast_update(where, args, MIRT__K(sgd_range)); break;
+    case MIRT_ADAM:
+    case MIRT_ADAMW: mirt__fast_update(where, args, MIRT__K(adam_range)); break;
+    case MIRT_RMSPROP: mirt__fast_update(where, args, MIRT__K(rmsprop_range)); break;
+    case MIRT_NADAM:
+    case MIRT_ADAGRAD:
+    case MIRT_ADAMAX:
+    case MIRT_LION: mirt__fast_update(where, args, MIRT__K(other_range)); break;
     case MIRT__OPTIMIZER_COUNT: break;
     }
 }
-#undef MIRT__UPDATE_CASE
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF, false,

@@ -68,7 +68,7 @@ SUBJECTS = (
      r"mirt__ref_(accumulate|gradient|weight|store_weight|sgd|adam|rmsprop|nadam|adagrad|adamax|lion)", UPDATE),
     ("src/kernels/fast_gemm.c", None, r"mirt__range_task|mirt__fast_accumulate|mirt__fast_update", UPDATE),
     ("src/kernels/simd_text.inc", "src/kernels/simd.c",
-     r"accumulate_range|sum_parts|shaped|gradient|averaged|sgd_\w+|adam_\w+|rmsprop_\w+|has_extras", UPDATE),
+     r"accumulate_range|sum_parts|shaped|gradient|averaged|sgd_\w+|adam_\w+|rmsprop_\w+|other_\w+|has_extras", UPDATE),
 )
 # Calls whose arguments tell somebody what happens, and have no part in it.
 OBSERVERS = (r"\b(mirt__fail\w*|mirt__log|snprintf|mirt__text_add|mirt__step_mark|MIRT__TEST_POINT|MIRT__\w*ENTER"
