@@ -11,6 +11,12 @@
 #define MAX_REPLICAS 4096 /* same as in the library */
 #define MAX_THREADS 1024
 
+#define ON_DEVICES \
+    "one copy of the weights per device (default), or one for all devices; one-device: all replicas on one"
+#define ON_PROCESSES \
+    "multi-worker: all processes that a launcher started train one model together, the default of several unless " \
+    "MIRT_WORKERS=1 is set"
+
 #define GROUP(title) {NULL, NULL, FLAG_SWITCH, 0, 0, 0, title}
 #define OR_NAME(kind, name, kernel) "|" #name
 const flag flags[] = {
@@ -101,17 +107,13 @@ const flag flags[] = {
      "change (stop)"},
     GROUP("Devices and processes"),
     {"strategy", "mirrored|central-storage|one-device", FLAG_NAME, 0, AT(strategy), CMD_SCALING,
-     "one copy of the weights per device (default), or one for all devices; one-device: all replicas on one"},
+     ON_DEVICES},
     {"strategy", "mirrored|central-storage|one-device|multi-worker|parameter-server", FLAG_NAME, 0, AT(strategy),
      CMD_FIT,
-     "one copy of the weights per device (default), or one for all devices; one-device: all replicas on one; "
-     "multi-worker: all processes that a launcher started train one model together, the default of several unless "
-     "MIRT_WORKERS=1 is set; "
+     ON_DEVICES "; " ON_PROCESSES "; "
      "parameter-server: they train it without waiting for each other, which is not reproducible"},
     {"strategy", "mirrored|central-storage|one-device|multi-worker", FLAG_NAME, 0, AT(strategy), STRATEGY & ~CMD_FIT,
-     "one copy of the weights per device (default), or one for all devices; one-device: all replicas on one; "
-     "multi-worker: all processes that a launcher started train one model together, the default of several unless "
-     "MIRT_WORKERS=1 is set"},
+     ON_DEVICES "; " ON_PROCESSES},
     {"devices", "P|LIST", FLAG_TEXT, 0, AT(devices), STRATEGY,
      "a number of devices to split the cores into, or cores by name: cpu:0,cpu:1; default one device with all cores"},
     {"replicas", "V", FLAG_COUNT, MAX_REPLICAS, AT(replicas), STRATEGY,

@@ -95,19 +95,25 @@ struct mirt__cu_sgd {
         for (int k = 0; k < W; k++) g[k] = -(r.nesterov ? __fsub_rn(__fmul_rn(r.momentum, a[k]), g[k]) : a[k]);
     }
 };
+/* The moving averages a of gradients and b of their squares, in slots 0 and 1. */
+template <int W>
+static inline __device__ void mirt__cu_moments(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i,
+                                               int64_t there, const float *g, float *a, float *b) {
+    mirt__cu_load_left<W>(u.slot[0] + i, there, a);
+    mirt__cu_load_left<W>(u.slot[1] + i, there, b);
+    for (int k = 0; k < W; k++) {
+        a[k] = __fmaf_rn(__fsub_rn(g[k], a[k]), r.new_1, a[k]);
+        b[k] = __fmaf_rn(__fsub_rn(__fmul_rn(g[k], g[k]), b[k]), r.new_2, b[k]);
+    }
+    mirt__cu_store_left<W>(u.slot[0] + i, there, a);
+    mirt__cu_store_left<W>(u.slot[1] + i, there, b);
+}
 struct mirt__cu_adam {
     template <int W>
     static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
                                        float *g) {
         float a[W], b[W], c[W];
-        mirt__cu_load_left<W>(u.slot[0] + i, there, a);
-        mirt__cu_load_left<W>(u.slot[1] + i, there, b);
-        for (int k = 0; k < W; k++) {
-            a[k] = __fmaf_rn(__fsub_rn(g[k], a[k]), r.new_1, a[k]);
-            b[k] = __fmaf_rn(__fsub_rn(__fmul_rn(g[k], g[k]), b[k]), r.new_2, b[k]);
-        }
-        mirt__cu_store_left<W>(u.slot[0] + i, there, a);
-        mirt__cu_store_left<W>(u.slot[1] + i, there, b);
+        mirt__cu_moments<W>(u, r, i, there, g, a, b);
         if (u.slot[2]) {
             mirt__cu_load_left<W>(u.slot[2] + i, there, c);
             for (int k = 0; k < W; k++) b[k] = c[k] > b[k] ? c[k] : b[k];
@@ -145,14 +151,7 @@ struct mirt__cu_nadam {
     static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
                                        float *g) {
         float a[W], b[W];
-        mirt__cu_load_left<W>(u.slot[0] + i, there, a);
-        mirt__cu_load_left<W>(u.slot[1] + i, there, b);
-        for (int k = 0; k < W; k++) {
-            a[k] = __fmaf_rn(__fsub_rn(g[k], a[k]), r.new_1, a[k]);
-            b[k] = __fmaf_rn(__fsub_rn(__fmul_rn(g[k], g[k]), b[k]), r.new_2, b[k]);
-        }
-        mirt__cu_store_left<W>(u.slot[0] + i, there, a);
-        mirt__cu_store_left<W>(u.slot[1] + i, there, b);
+        mirt__cu_moments<W>(u, r, i, there, g, a, b);
         for (int k = 0; k < W; k++)
             g[k] = __fdiv_rn(__fadd_rn(__fmul_rn(r.rate, a[k]), __fmul_rn(r.momentum, g[k])),
                              __fadd_rn(__fsqrt_rn(b[k]), r.epsilon));

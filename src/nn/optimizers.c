@@ -67,13 +67,18 @@ static mirt_status mirt__betas_check(const mirt_optimizer *o, const char *whose,
 
 static mirt_status mirt__adam_check(const mirt_optimizer *o) { return mirt__betas_check(o, "Adam", "mirt_adam"); }
 
-static void mirt__adam_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
-                              mirt__update *update) {
-    double t = (double)step;
-    memcpy(update->slot, slot, (2 + (size_t)o->amsgrad) * sizeof *slot);
+/* Two moving averages, in the first slots. */
+static void mirt__moments_update(const mirt_optimizer *o, int slots, mirt__real *const *slot, mirt__update *update) {
+    memcpy(update->slot, slot, (size_t)slots * sizeof *slot);
     update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
     update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
     update->epsilon = o->epsilon;
+}
+
+static void mirt__adam_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
+                              mirt__update *update) {
+    double t = (double)step;
+    mirt__moments_update(o, 2 + o->amsgrad, slot, update);
     /* powers of the float32 numbers, as in Keras */
     update->learning_rate = (float)(rate * (sqrt(1 - pow((double)o->beta_2, t)) / (1 - pow((double)o->beta_1, t))));
 }
@@ -243,10 +248,7 @@ static mirt_status mirt__adamax_check(const mirt_optimizer *o) { return mirt__be
 
 static void mirt__adamax_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
                                 mirt__update *update) {
-    memcpy(update->slot, slot, 2 * sizeof *slot);
-    update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
-    update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
-    update->epsilon = o->epsilon;
+    mirt__moments_update(o, 2, slot, update);
     update->learning_rate = (float)(rate / (1 - pow((double)o->beta_1, (double)step)));
 }
 
