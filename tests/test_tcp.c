@@ -521,6 +521,53 @@ static void check_contradictions(int (*fn)(void), const char *words) {
 }
 
 /* The second of three; the third waits for it. */
+/* A door with as many silent callers as it has room for, and one more who knocks. */
+typedef struct full_door {
+    mirt__tcp_door door;
+    mirt__tcp_hello hello;
+    int caller[MIRT__TCP_CALLERS + 1];
+} full_door;
+
+static bool open_full_door(full_door *f) {
+    int port = 0, calls = 0;
+    struct sockaddr_in at;
+    memset(&at, 0, sizeof at);
+    if (!mirt__tcp_open_door(&f->door, &port)) return false;
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    at.sin_port = htons((uint16_t)port);
+    for (int i = 0; i <= MIRT__TCP_CALLERS; i++) {
+        f->caller[i] = socket(AF_INET, SOCK_STREAM, 0);
+        calls += connect(f->caller[i], (struct sockaddr *)&at, sizeof at) == 0;
+    }
+    return mirt__tcp_await_caller(&f->door, 1, &f->hello) < 0 && calls == MIRT__TCP_CALLERS + 1;
+}
+
+static void close_full_door(full_door *f) {
+    for (int i = 0; i <= MIRT__TCP_CALLERS; i++) mirt__tcp_close(f->caller[i]);
+    mirt__tcp_close_door(&f->door);
+}
+
+static void check_full_door(void) {
+    full_door f;
+    const bool open = open_full_door(&f);
+    const double before = mirt__tcp_now();
+    mirt__tcp_await_caller(&f.door, 0.3, &f.hello);
+    const double waited = mirt__tcp_now() - before;
+    ok(open && waited > 0.25, "with room for nobody a process waits, and is not busy: %.2f s", waited);
+    const mirt__tcp_hello hello = mirt__tcp_own_hello(0, 7, 0);
+    const bool said = write(f.caller[0], &hello, sizeof hello) == (ssize_t)sizeof hello;
+    nanosleep(&(struct timespec){.tv_sec = 2, .tv_nsec = 300000000}, NULL);
+    const int fd = mirt__tcp_await_caller(&f.door, 0, &f.hello);
+    ok(said && fd >= 0 && f.hello.token == 7, "a hello that is read late counts");
+    mirt__tcp_close(fd);
+    int held = 0;
+    for (int i = 0; i < 2; i++) mirt__tcp_await_caller(&f.door, 0, &f.hello);
+    for (int i = 0; i < MIRT__TCP_CALLERS; i++) held += f.door.caller[i].fd >= 0;
+    ok(held == 1, "who is silent for long makes room for who knocks: %d are held", held);
+    close_full_door(&f);
+}
+
 static void check_stopped(void) {
     pid_t child[3];
     int stopped = 0;
@@ -553,6 +600,7 @@ int main(void) {
     launch.port = free_port();
     run(0, 3, 3, lose_one, status);
     ok(status[0] == WELL && status[1] == -1 && status[2] == WELL, "a killed process is named by all others");
+    check_full_door();
     check_stopped();
     check_joining();
     check_losses_while_joining();

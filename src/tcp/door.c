@@ -28,12 +28,10 @@ static mirt__tcp_hello mirt__tcp_own_hello(int link, uint64_t token, int port) {
     return hello;
 }
 
-/* A place for the next caller, of which whoever has been silent for too long is deprived; NULL: there is none. */
+/* A place for the next caller; NULL: there is none. */
 static mirt__tcp_caller *mirt__tcp_place(mirt__tcp_door *door) {
     for (int i = 0; i < MIRT__TCP_CALLERS; i++) {
-        mirt__tcp_caller *c = &door->caller[i];
-        if (c->fd >= 0 && mirt__tcp_now() - c->since > mirt__tcp_soon) c->fd = mirt__tcp_close(c->fd);
-        if (c->fd < 0) return c;
+        if (door->caller[i].fd < 0) return &door->caller[i];
     }
     return NULL;
 }
@@ -48,13 +46,14 @@ static void mirt__tcp_let_in(mirt__tcp_door *door) {
     }
 }
 
-/* Whether a caller has said who it is; who says something else, or nothing, is sent away. */
+/* Whether a caller has said who it is; who says something else, or nothing for too long, is sent away. */
 static bool mirt__tcp_introduced(mirt__tcp_caller *c) {
     struct iovec part = {(char *)&c->hello + c->came, sizeof c->hello - c->came};
     const ssize_t n = mirt__tcp_some(c->fd, &part, 1, false);
     c->came += n > 0 ? (size_t)n : 0;
     if (c->came == sizeof c->hello && c->hello.mark == mirt__tcp_mark) return true;
-    if (n < 0 || c->came == sizeof c->hello) c->fd = mirt__tcp_close(c->fd);
+    if (n < 0 || c->came == sizeof c->hello || mirt__tcp_now() - c->since > mirt__tcp_soon)
+        c->fd = mirt__tcp_close(c->fd);
     return false;
 }
 
@@ -65,7 +64,7 @@ static int mirt__tcp_await_caller(mirt__tcp_door *door, double seconds, mirt__tc
         polled[i].fd = door->caller[i].fd;
         polled[i].events = POLLIN;
     }
-    polled[MIRT__TCP_CALLERS].fd = door->listener;
+    polled[MIRT__TCP_CALLERS].fd = mirt__tcp_place(door) ? door->listener : -1; /* a full door would not wait */
     polled[MIRT__TCP_CALLERS].events = POLLIN;
     poll(polled, MIRT__TCP_CALLERS + 1, (int)(1e3 * seconds));
     mirt__tcp_let_in(door);
