@@ -1384,7 +1384,8 @@ typedef struct mirt_conv2d_desc {
     int strides[2];  /* default 1, 1; {s, 0} means {s, s}, here and below */
     int dilation[2]; /* default 1, 1 */
     int groups;      /* default 1 */
-    int output_padding[2]; /* of transposed ones, less than the strides; -1: Keras's 0; default: Keras's None */
+    int output_padding[2]; /* of transposed ones, less than the strides; -1: Keras's 0; {0, 0}: Keras's None;
+                              {k, 0} means {k, k}, {0, k} is refused */
     mirt_padding padding;
     mirt_activation_kind activation;
     bool no_bias;
@@ -45736,6 +45737,8 @@ MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__me
     if (use->metric == MIRT_METRIC_LOSS && use->options.loss == MIRT_DICE)
         return mirt__fail(MIRT_E_INVALID, "dice is one ratio of the global batch, not a value for each sample: it "
                                           "cannot be a metric");
+    if (use->options.average && use->metric >= MIRT_TRUE_POSITIVES && use->metric <= MIRT_FALSE_NEGATIVES)
+        return mirt__fail(MIRT_E_INVALID, "%s has no average; precision, recall and F1 have", name);
     if (classes && use->n < 2)
         return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes) or (rows, ..., classes); %s is %s", name,
                           maker, mirt__shape_text(&output->shape, text));
@@ -47551,6 +47554,10 @@ static mirt_tensor *mirt__conv_build(mirt__layer *layer, mirt_tensor *x, bool tr
     if (!d->groups) d->groups = 1;
     if (!transposed && (d->output_padding[0] || d->output_padding[1])) {
         mirt__fail(MIRT_E_INVALID, "output_padding is for transposed convolutions");
+        return NULL;
+    }
+    if (!d->output_padding[0] && d->output_padding[1]) { /* files tell by the first number whether there is any */
+        mirt__fail(MIRT_E_INVALID, "output_padding is {0, %d}; give both, -1 for none", d->output_padding[1]);
         return NULL;
     }
     mirt__default_pair(d->output_padding, 0);

@@ -159,6 +159,7 @@ WRONG(permute_far, mirt_permute(w->image, MIRT_SHAPE(1, 2, 4)))
 WRONG(relu, relu(w->image, -1, 0, 0))
 WRONG(transpose_padding, output_padded(w->image, conv(2, 3, 0, 2, MIRT_SAME), 2, 0))
 WRONG(transpose_padding_low, output_padded(w->image, conv(2, 3, 0, 2, MIRT_SAME), -2, 0))
+WRONG(transpose_padding_half, output_padded(w->image, conv(2, 3, 0, 2, MIRT_SAME), 0, 1))
 WRONG(transpose_padding_even, output_padded(w->image, conv(2, 2, 0, 2, MIRT_SAME), -1, 0))
 WRONG(batch_norm_axis, batch_norm_axis(w->image, 4, false))
 WRONG(batch_norm_rows, batch_norm_axis(w->row, -2, false))
@@ -249,6 +250,7 @@ static const struct {
     {wrong_relu, "re_lu: max_value -1"},
     {wrong_transpose_padding, "conv2d_transpose: output_padding is 2; it must be less than the stride, 2"},
     {wrong_transpose_padding_low, "conv2d_transpose: output_padding is "},
+    {wrong_transpose_padding_half, "output_padding is {0, 1}; give both, -1 for none"},
     {wrong_transpose_padding_even, "conv2d_transpose: output_padding is 0"},
     {wrong_batch_norm_axis, "batch_normalization: axis is 4"},
     {wrong_batch_norm_rows, "batch_normalization: axis is -2"},

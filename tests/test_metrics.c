@@ -493,6 +493,9 @@ static void check_bad(void) {
     refused(one, MIRT_CATEGORICAL_ACCURACY, NULL, "(rows, ..., classes)");
     refused(sparse, MIRT_MSE, NULL, "compares values");
     refused(sparse, (mirt_metric)99, NULL, "invalid metric (99)");
+    o.average = MIRT_MACRO;
+    refused(dense, MIRT_TRUE_POSITIVES, &o, "true_positives has no average; precision, recall and F1 have");
+    o.average = MIRT_AVERAGE_AUTO;
     o.k = -2;
     refused(sparse, MIRT_SPARSE_TOP_K_CATEGORICAL_ACCURACY, &o, "k is -2");
     o.k = 0;

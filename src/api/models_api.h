@@ -253,7 +253,8 @@ typedef struct mirt_conv2d_desc {
     int strides[2];  /* default 1, 1; {s, 0} means {s, s}, here and below */
     int dilation[2]; /* default 1, 1 */
     int groups;      /* default 1 */
-    int output_padding[2]; /* of transposed ones, less than the strides; -1: Keras's 0; default: Keras's None */
+    int output_padding[2]; /* of transposed ones, less than the strides; -1: Keras's 0; {0, 0}: Keras's None;
+                              {k, 0} means {k, k}, {0, k} is refused */
     mirt_padding padding;
     mirt_activation_kind activation;
     bool no_bias;

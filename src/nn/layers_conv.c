@@ -34,6 +34,10 @@ static mirt_tensor *mirt__conv_build(mirt__layer *layer, mirt_tensor *x, bool tr
         mirt__fail(MIRT_E_INVALID, "output_padding is for transposed convolutions");
         return NULL;
     }
+    if (!d->output_padding[0] && d->output_padding[1]) { /* files tell by the first number whether there is any */
+        mirt__fail(MIRT_E_INVALID, "output_padding is {0, %d}; give both, -1 for none", d->output_padding[1]);
+        return NULL;
+    }
     mirt__default_pair(d->output_padding, 0);
     for (int i = 0; i < 2; i++) MIRT__OF(&a, window)->size[i] = d->output_padding[i];
     const int64_t channels = x->shape.dim[3];

@@ -84,6 +84,8 @@ MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__me
     if (use->metric == MIRT_METRIC_LOSS && use->options.loss == MIRT_DICE)
         return mirt__fail(MIRT_E_INVALID, "dice is one ratio of the global batch, not a value for each sample: it "
                                           "cannot be a metric");
+    if (use->options.average && use->metric >= MIRT_TRUE_POSITIVES && use->metric <= MIRT_FALSE_NEGATIVES)
+        return mirt__fail(MIRT_E_INVALID, "%s has no average; precision, recall and F1 have", name);
     if (classes && use->n < 2)
         return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes) or (rows, ..., classes); %s is %s", name,
                           maker, mirt__shape_text(&output->shape, text));
