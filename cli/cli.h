@@ -106,9 +106,9 @@ typedef struct metric_list {
 /* False after complaining. */
 bool parse_metrics(const options *o, metric_list *list);
 /* Whether a network with this many outputs supports them; false after complaining. */
+bool metrics_fit(const metric_list *list, int64_t outputs);
 /* Top k of one-hot labels. */
 void metrics_of_one_hot(metric_list *list);
-bool metrics_fit(const metric_list *list, int64_t outputs);
 /* Prints " precision=0.9" for all but accuracy; their names in `logs` begin with `before`. */
 void print_metrics(const metric_list *list, const mirt_logs *logs, const char *before);
 /* Counts the confusion matrix of a data set. Writes it as a picture and prints its path, or prints precision, recall
@@ -266,8 +266,9 @@ int parse_augment(const options *o, const char *otherwise, mirt_augmentation lis
 void note_drawn_photos(bool looked);
 /* Describes how to read the photographs of a directory: one at a time, in the order of their names, resized to this
    size. All commands use it, so that a model gets the same pixels in all of them. */
-void log_nothing(mirt_log_level level, const char *text, void *user); /* as its `log`, without messages */
 void describe_images(const options *o, int height, int width, mirt_image_directory_desc *desc);
+/* Its `log`, for no messages. */
+void log_nothing(mirt_log_level level, const char *text, void *user);
 /* Whether `path` names tar archives: a file or a pattern that ends in .tar, or a directory with such files and without
    directories. */
 bool has_shards(const char *path);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define DEFAULT_PHOTOS "data/cats-vs-dogs"
 #define DEFAULT_SPLIT 0.2
@@ -57,7 +58,7 @@ bool has_directories(const char *path) {
 
 static bool is_shard(const char *name) {
     const size_t size = strlen(name);
-    return size > 4 && strcmp(name + size - 4, ".tar") == 0;
+    return size > 4 && strcasecmp(name + size - 4, ".tar") == 0;
 }
 
 bool has_shards(const char *path) {

@@ -17,28 +17,35 @@ typedef struct seer {
     int64_t shown; /* images printed so far */
 } seer;
 
-/* exp(x) / (exp(x) + the sum of exp of the others), in steps that do not overflow. */
-static double softmax_of(const float *scores, int count, int i) {
-    double most = (double)scores[0], sum = 0;
-    for (int k = 1; k < count; k++) most = (double)scores[k] > most ? (double)scores[k] : most;
-    for (int k = 0; k < count; k++) sum += exp((double)scores[k] - most);
-    return exp((double)scores[i] - most) / sum;
+/* What scores are divided by to become probabilities: of a softmax, in steps that do not overflow. */
+typedef struct scale {
+    mirt_scores kind;
+    int count;
+    double most, sum;
+} scale;
+
+static scale scale_of(mirt_scores kind, const float *scores, int count) {
+    scale s = {kind, count, (double)scores[0], 0};
+    for (int i = 1; i < count; i++) s.most = (double)scores[i] > s.most ? (double)scores[i] : s.most;
+    for (int i = 0; kind == MIRT_SCORES_SOFTMAX_LOGITS && i < count; i++) s.sum += exp((double)scores[i] - s.most);
+    return s;
 }
 
 /* The probability of class i; a single output is that of class 1. */
-static float probability_of(mirt_scores kind, const float *scores, int count, int i) {
-    const double x = (double)scores[count == 1 ? 0 : i];
-    const double p = kind == MIRT_SCORES_SIGMOID_LOGITS                ? 1 / (1 + exp(-x))
-                     : kind == MIRT_SCORES_SOFTMAX_LOGITS && count > 1 ? softmax_of(scores, count, i)
-                                                                       : x;
-    return (float)(count == 1 && i == 0 && kind != MIRT_SCORES_OTHER ? 1 - p : p);
+static float probability_of(const scale *s, const float *scores, int i) {
+    const double x = (double)scores[s->count == 1 ? 0 : i];
+    const double p = s->kind == MIRT_SCORES_SIGMOID_LOGITS                   ? 1 / (1 + exp(-x))
+                     : s->kind == MIRT_SCORES_SOFTMAX_LOGITS && s->count > 1 ? exp(x - s->most) / s->sum
+                                                                             : x;
+    return (float)(s->count == 1 && i == 0 && s->kind != MIRT_SCORES_OTHER ? 1 - p : p);
 }
 
 int class_of_scores(mirt_scores kind, const float *scores, int count, float *p) {
+    const scale s = scale_of(kind, scores, count);
     int best = 0;
     if (count == 1) best = (double)scores[0] > (kind == MIRT_SCORES_SIGMOID_LOGITS ? 0 : 0.5);
     for (int i = 1; i < count; i++) best = scores[i] > scores[best] ? i : best;
-    *p = probability_of(kind, scores, count, best);
+    *p = probability_of(&s, scores, best);
     return best;
 }
 
@@ -76,31 +83,38 @@ static void print_csv_head(const seer *s) {
     putchar('\n');
 }
 
-/* One image: "photo.jpg: cats 0.9876", or a row or an object with all classes. */
-static void print_image(seer *s, const char *path, const float *scores) {
+/* JSON has no NaN. */
+static void print_json_number(double value) {
+    if (isfinite(value)) printf("%.6g", value);
+    else fputs("null", stdout);
+}
+
+/* The image whose scores were computed: "photo.jpg: cats 0.9876", or a row or an object with all classes. */
+static void print_image(seer *s, const char *path) {
     char number[24];
-    const mirt_scores kind = mirt_output_scores(s->model, 0);
+    const scale of = scale_of(mirt_output_scores(s->model, 0), s->scores, s->units);
     float p;
-    const int best = class_of_scores(kind, scores, s->units, &p);
+    const int best = class_of_scores(of.kind, s->scores, s->units, &p);
     const char *name = name_of_class(s, best, number);
     if (chosen(s->o->format, "csv")) {
         print_cell(path);
         putchar(',');
         print_cell(name);
         printf(",%.6g", (double)p);
-        for (int i = 0; i < classes_of(s); i++)
-            printf(",%.6g", (double)probability_of(kind, scores, s->units, i));
+        for (int i = 0; i < classes_of(s); i++) printf(",%.6g", (double)probability_of(&of, s->scores, i));
         putchar('\n');
     } else if (chosen(s->o->format, "json")) {
         fputs(s->shown ? ",\n{\"file\":" : "{\"file\":", stdout);
         print_json_text(stdout, path);
         fputs(",\"class\":", stdout);
         print_json_text(stdout, name);
-        printf(",\"probability\":%.6g,\"classes\":{", (double)p);
+        fputs(",\"probability\":", stdout);
+        print_json_number((double)p);
         for (int i = 0; i < classes_of(s); i++) {
-            if (i) putchar(',');
+            fputs(i ? "," : ",\"classes\":{", stdout);
             print_json_text(stdout, name_of_class(s, i, number));
-            printf(":%.6g", (double)probability_of(kind, scores, s->units, i));
+            putchar(':');
+            print_json_number((double)probability_of(&of, s->scores, i));
         }
         fputs("}}", stdout);
     } else {
@@ -120,40 +134,27 @@ static bool predict_file(seer *s, const char *path) {
     const mirt_array pixels = mirt_make_array(s->pixels, MIRT_UINT8, s->x);
     const bool good = mirt_load_image(path, &desc, s->pixels) == MIRT_OK &&
                       mirt_predict_arrays(s->model, pixels, s->scores, (size_t)s->units) == MIRT_OK;
-    if (good) print_image(s, path, s->scores);
+    if (good) print_image(s, path);
     else complain_of_library();
     return good;
 }
 
-/* All images below a directory, in the order of their names. */
-static bool predict_directory(seer *s, const char *path) {
+/* All images below a directory, or in shards; those that are damaged are complained of and left out. */
+static bool predict_all(seer *s, const char *path) {
     mirt_image_directory_desc desc;
     describe_predicted(s, &desc);
     desc.label_mode = MIRT_LABELS_NONE;
-    mirt_dataset *dataset = mirt_image_dataset_from_directory(path, &desc);
+    mirt_dataset *dataset = open_photographs(path, &desc);
     bool good = dataset || complain_of_library() == EXIT_OK;
-    const int64_t count = dataset ? mirt_dataset_size(dataset) : 0;
-    for (int64_t i = 0; i < count; i++) good = predict_file(s, mirt_dataset_file(dataset, i)) && good;
-    mirt_dataset_destroy(dataset);
-    return good;
-}
-
-/* Every photograph in a shard, or in several. */
-static bool predict_shards(seer *s, const char *path) {
-    mirt_image_directory_desc desc;
-    describe_predicted(s, &desc);
-    desc.label_mode = MIRT_LABELS_NONE;
-    desc.batch_size = 64;
-    mirt_dataset *dataset = mirt_tar_dataset(path, &desc);
-    const int64_t count = mirt_dataset_size(dataset);
-    const size_t numbers = (size_t)count * (size_t)s->units;
-    float *scores = dataset ? (float *)malloc(numbers * sizeof *scores) : NULL;
-    const bool good = scores && mirt_predict(s->model, dataset, scores, numbers) == MIRT_OK;
-    if (!good && dataset && !scores) complain("out of memory");
-    else if (!good) complain_of_library();
-    for (int64_t i = 0; good && i < count; i++)
-        print_image(s, mirt_dataset_file(dataset, i), scores + (size_t)i * (size_t)s->units);
-    free(scores);
+    for (int64_t i = 0; i < mirt_dataset_size(dataset); i++) {
+        mirt_data data;
+        const bool read = mirt_dataset_read(dataset, i, NULL, &data) == MIRT_OK &&
+                          mirt_predict_arrays(s->model, data.x[0], s->scores, (size_t)s->units) == MIRT_OK;
+        if (read) print_image(s, mirt_dataset_file(dataset, i));
+        else complain_of_library();
+        good = good && read;
+        mirt_data_free(&data);
+    }
     mirt_dataset_destroy(dataset);
     return good;
 }
@@ -195,10 +196,7 @@ int run_predict(const options *o) {
         if (chosen(o->format, "json")) fputs("[", stdout);
         for (int i = 0; i < o->operands; i++) {
             const char *path = o->operand[i];
-            if (!(has_shards(path)     ? predict_shards
-                  : is_directory(path) ? predict_directory
-                                       : predict_file)(&s, path))
-                status = EXIT_FAILED;
+            if (!(is_directory(path) || has_shards(path) ? predict_all : predict_file)(&s, path)) status = EXIT_FAILED;
         }
         if (chosen(o->format, "json")) fputs("]\n", stdout);
     }

@@ -10,8 +10,6 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-enum { DIGITS = 60000, PHOTOS = 25000 };
-
 /* >>a point in its own process */
 
 /* Reads the whole answer of a child; false if it is incomplete. */
@@ -130,7 +128,7 @@ static void print_cause(const mirt_timing *t, const mirt_timing *first) {
 /* `first`: the row to compare with, which has 1/`linear` as many devices; NULL: none. */
 static void print_row(const options *o, const point *p, const answer *a, const answer *first, double linear,
                       const char *note) {
-    const double rate = rate_of(a), epoch = rate > 0 ? (is_for_digits(o) ? DIGITS : PHOTOS) / rate : 0;
+    const double rate = rate_of(a), epoch = rate > 0 ? (double)a->images / rate : 0;
     const mirt_timing *t = &a->timing;
     printf("%8d %8lld %10.1f %9.2f", p->devices, (long long)p->batch, rate, 1e3 * step_of(a));
     if (first) printf("     x%4.2f %9.0f %%", rate / rate_of(first), 100 * rate / rate_of(first) / linear);
@@ -268,8 +266,11 @@ int run_scaling(const options *given) {
     else
         snprintf(devices, sizeof devices, "devices of %d thread%s each, on %d core%s", s.threads,
                  s.threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
-    tell("%s: %s; an epoch is %d images%s", o->model, devices, is_for_digits(o) ? DIGITS : PHOTOS,
-         is_for_digits(o) ? ", digits rotated and zoomed on the fly" : ", drawn on the fly");
+    const char *turned = is_for_digits(o) ? ", rotated and zoomed on the fly" : "";
+    if (o->data) tell("%s: %s; an epoch is all of %s%s", o->model, devices, o->data, turned);
+    else
+        tell("%s: %s; an epoch is %d images%s", o->model, devices, is_for_digits(o) ? DIGITS : PHOTOS,
+             is_for_digits(o) ? ", digits rotated and zoomed on the fly" : ", drawn on the fly");
     run_counts(&s, false);
     if (s.status == EXIT_OK && counts->count > 1) run_counts(&s, true);
     if (s.status == EXIT_OK) run_prefetch(&s);

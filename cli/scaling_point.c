@@ -15,11 +15,12 @@ static mirt_dataset *open_photos(const options *o, int height, int width) {
     mirt_image_directory_desc desc;
     describe_images(o, height, width, &desc);
     desc.log = log_nothing;
-    return mirt_image_dataset_from_directory(photo_part(o->data, &desc, MIRT_SUBSET_TRAINING, train), &desc);
+    return open_photographs(photo_part(o->data, &desc, MIRT_SUBSET_TRAINING, train), &desc);
 }
 
-/* An endless stream of samples: rotated and zoomed digits, or photographs; generated, or those of --data. */
-static mirt_dataset *open_input(const options *o, const mirt_model *model, const point *p) {
+/* An endless stream of samples: rotated and zoomed digits, or photographs; generated, or those of --data. *images: of
+   an epoch. */
+static mirt_dataset *open_input(const options *o, const mirt_model *model, const point *p, int64_t *images) {
     static const char *const turns = "rotation:0.05,zoom:0.1";
     mirt_augmentation list[MAX_AUGMENTATIONS];
     mirt_dataset *dataset;
@@ -32,6 +33,7 @@ static mirt_dataset *open_input(const options *o, const mirt_model *model, const
         const int height = (int)x.dim[1], width = (int)x.dim[2];
         dataset = o->data ? open_photos(o, height, width) : mirt_drawn_photos(4096, height, width, 0, MIRT_TRAIN);
     }
+    *images = o->data ? mirt_dataset_size(dataset) : is_for_digits(o) ? DIGITS : PHOTOS;
     dataset = mirt_batch(mirt_repeat(dataset, 0), p->batch);
     return p->prefetch ? mirt_prefetch(dataset, MIRT_AUTOTUNE) : dataset;
 }
@@ -146,7 +148,7 @@ static int measure_model(const options *o, const point *p, mirt_model *model, an
     memset(&desc, 0, sizeof desc);
     desc.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
     desc.from_logits = true;
-    mirt_dataset *dataset = mirt_compile(model, &desc) == MIRT_OK ? open_input(o, model, p) : NULL;
+    mirt_dataset *dataset = mirt_compile(model, &desc) == MIRT_OK ? open_input(o, model, p, &out->images) : NULL;
     if (!dataset) return complain_of_library();
     out->bytes = gradient_bytes(model);
     const bool good = measure(o, p, model, dataset, &steps, &out->timing) &&
