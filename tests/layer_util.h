@@ -1,8 +1,7 @@
 #ifndef LAYER_UTIL_H
 #define LAYER_UTIL_H
 /* Layers by their arguments, and a strategy that logs nothing. Include after mirrortrain.h. */
-
-#define ZEROED(type, name) type name; memset(&name, 0, sizeof name)
+#include "tap.h"
 
 static mirt_strategy *quiet(int replicas) {
     mirt_strategy_desc d;

@@ -17,6 +17,9 @@
 #define TAP_FORMAT(at)
 #endif
 
+/* A variable of bytes 0: C++17 lacks C's designated initializers. */
+#define ZEROED(type, name) type name; memset(&name, 0, sizeof name)
+
 static int tap_count, tap_failed;
 
 /* Where tests put their files: TMPDIR, or the system's place. */

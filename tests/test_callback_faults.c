@@ -23,8 +23,6 @@ int hook_fsync(int fd) {
 #include "mirror_util.h"
 #include "tap.h"
 
-#define ZEROED(type, name) type name; memset(&name, 0, sizeof name)
-
 static const char *in_work(const char *name) {
     static char path[4][400];
     static int next;

@@ -7,8 +7,6 @@
 
 #include <unistd.h>
 
-#define ZEROED(type, name) type name; memset(&name, 0, sizeof name)
-
 static mirt_dense_desc dense(int units) {
     ZEROED(mirt_dense_desc, d);
     d.units = units;

@@ -8,7 +8,6 @@
 
 #include <unistd.h>
 
-#define ZEROED(type, name) type name; memset(&name, 0, sizeof name)
 static mirt_strategy *strategy;
 static char path[512], path_2[512];
 

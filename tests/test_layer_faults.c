@@ -8,7 +8,6 @@
 
 #include <unistd.h>
 
-#define ZEROED(type, name) type name; memset(&name, 0, sizeof name)
 static char path[512];
 
 typedef struct mine { int units; } mine;
