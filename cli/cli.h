@@ -48,7 +48,7 @@ typedef struct options {
     int64_t epochs, batch, replicas, threads, max_steps, accumulate;
     uint64_t seed;
     rates lr;
-    float weight_decay, clip_norm, ema;
+    float weight_decay, clip_norm, ema, label_smoothing;
     float mix_up, cut_mix; /* of photographs; 0: not */
     float timeout;         /* seconds; 0: the library's default */
     const char *metrics, *confusion;
@@ -67,7 +67,7 @@ typedef struct options {
     uint64_t memory; /* of summary: bytes per device; 0: all free memory */
     const char *run; /* the directory of a run, and what to write there */
     int64_t checkpoint_every, keep, early_stopping; /* 0: none */
-    bool resume, overwrite, tensorboard, report, weights_only, per_class;
+    bool resume, overwrite, tensorboard, report, weights_only, per_class, swap_ema;
     bool no_top, no_shuffle, no_cache, originals, winograd, feed, log_steps, forward, profile, help;
 } options;
 

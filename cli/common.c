@@ -163,6 +163,7 @@ mirt_model *compile_model(mirt_model *model, const options *o, bool logits, int 
             metrics_of_one_hot(&list);
         }
         desc.from_logits = logits;
+        desc.loss_options[0].label_smoothing = o->label_smoothing;
         memcpy(desc.metrics, list.metric, sizeof list.metric);
         memcpy(desc.metric_options, list.options, sizeof list.options);
     }

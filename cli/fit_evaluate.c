@@ -198,8 +198,8 @@ static int train(const training_job *j, const options *o) {
 /* The directory and the files that the first process writes. False after complaining. */
 static bool open_output(const options *o, int *lock, int *status) {
     *lock = -1;
-    if (o->weights_only && !o->save) {
-        complain("--weights-only needs --save FILE");
+    if ((o->weights_only && !o->save) || (o->swap_ema && !(o->ema > 0))) {
+        complain(o->weights_only && !o->save ? "--weights-only needs --save FILE" : "--swap-ema needs --ema M");
         *status = EXIT_USAGE;
         return false;
     }

@@ -208,6 +208,7 @@ bool open_run(const options *o, mirt_fit_desc *desc, run_callbacks *callbacks) {
     memset(callbacks, 0, sizeof *callbacks);
     const bool stops = chosen(o->on_nan, "stop"), watches = stops || chosen(o->on_nan, "warn");
     bool good = !watches || add_callback(callbacks, desc, mirt_terminate_on_nan(stops ? MIRT_NAN_STOP : MIRT_NAN_WARN));
+    if (o->swap_ema) good = good && add_callback(callbacks, desc, mirt_swap_ema_weights(true));
     if (o->early_stopping) good = good && add_callback(callbacks, desc, run_early_stopping(o));
     if (o->run && o->tensorboard) good = good && add_callback(callbacks, desc, run_tensorboard(o));
     if (o->run)

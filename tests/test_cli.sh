@@ -665,6 +665,20 @@ run fit --data good --batch 16 --max-steps 2 --replicas 2 --init weights.safeten
 gives "and are where --init begins" 0 "final: "
 run fit --data good --weights-only
 refuses "weights of nothing" 2 "--weights-only needs --save FILE"
+val_loss() { tail -n 1 out | sed 's/.*val_loss=\([0-9.]*\).*/\1/'; }
+run fit --data good --max-steps 6 --seed 1 --ema 0.5 --save averaged.safetensors
+plain=$(val_loss)
+run evaluate --data good --load averaged.safetensors
+averaged=$(tail -n 1 out | sed 's/.*loss=\([0-9.]*\).*/\1/')
+run fit --data good --max-steps 6 --seed 1 --ema 0.5 --swap-ema
+is "--swap-ema validates the averages that training ends with" "$(val_loss)" "$averaged"
+differ "and not the weights themselves" "$plain" "$averaged"
+run fit --data good --max-steps 6 --seed 1 --label-smoothing 0.3
+differ "--label-smoothing" "$(val_loss)" "$plain"
+run fit --data good --swap-ema
+refuses "averages of nothing" 2 "--swap-ema needs --ema M"
+run fit --data good --label-smoothing 1.5
+refuses "more than the whole label" 2 "output 0: sparse_categorical_crossentropy: label_smoothing is 1.5; it must be 0 to 1"
 run fit --data good --collective nccl
 refuses "NCCL on cores" 2 "NCCL joins GPUs, and these devices are cores..."
 run fit --data good --dtype fp16
