@@ -87,7 +87,9 @@ def make_tree(tree):
             text = file.read()
         with open(path, "w") as file:
             text = re.sub(
-                r"(?m)^#pragma GCC optimize(?:.*\\\n)*.*$| __attribute__\(\(always_inline\)\)",
+                r"(?m)^#pragma GCC optimize(?:.*\\\n)*.*$"
+                r"|_Pragma\(\"GCC optimize.*\"\)"
+                r"| __attribute__\(\(always_inline\)\)",
                 lambda found: "\n" * found.group().count("\n"),  # lines keep their numbers
                 text,
             )

@@ -3,6 +3,7 @@
 /* Types of numbers and memory for the kernels of all backends. */
 
 #include "../mirrortrain_api.h"
+#include "optimize.h"
 
 /* The number type of MIRT_FLOAT32 tensors. Only gradient tests make it double, and then only the reference kernels
    exist. */

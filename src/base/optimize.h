@@ -1,0 +1,47 @@
+#ifndef MIRT__OPTIMIZE_H
+#define MIRT__OPTIMIZE_H
+/* How compilers optimize kernels, code that waits for kernels, and code that runs once. */
+
+/* Clang has no pragma for it. No code may contract a * b + c: the numerical law forbids it in kernels, and initial
+   weights must not depend on flags. */
+#if defined(__clang__)
+#define MIRT__KERNELS_BEGIN \
+    _Pragma("STDC FP_CONTRACT OFF") _Pragma("clang diagnostic push") \
+    _Pragma("clang diagnostic ignored \"-Wpass-failed\"") /* a loop marked independent may call the math library */
+#define MIRT__KERNELS_END _Pragma("clang diagnostic pop") _Pragma("STDC FP_CONTRACT DEFAULT")
+#define MIRT__DRIVERS_BEGIN MIRT__KERNELS_BEGIN
+#elif defined(MIRRORTRAIN_DEBUG)
+#define MIRT__KERNELS_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"fp-contract=off\")")
+#define MIRT__KERNELS_END _Pragma("GCC pop_options")
+#define MIRT__DRIVERS_BEGIN MIRT__KERNELS_BEGIN
+#else
+/* Optimized even if the including program is not. gcc -O2 alone vectorizes only loops of known length; the cost model
+   allows all. */
+#define MIRT__KERNELS_BEGIN \
+    _Pragma("GCC push_options") \
+    _Pragma("GCC optimize(\"O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off\")")
+#define MIRT__KERNELS_END _Pragma("GCC pop_options")
+/* Drivers of kernels: more than O1 only takes longer to compile. */
+#define MIRT__DRIVERS_BEGIN MIRT__KERNELS_BEGIN _Pragma("GCC optimize(\"O1,no-tree-loop-vectorize\")")
+#endif
+
+/* gcc compiles code that waits for kernels in half the time this way, and code that runs once (recording models,
+   reading and writing files) in half of that. Without optimization nothing changes. */
+#if defined(__clang__) || !defined(__OPTIMIZE__)
+#define MIRT__COLD_BEGIN
+#define MIRT__ONCE_BEGIN
+#define MIRT__COLD_END
+#else
+#ifdef MIRRORTRAIN_DEBUG
+#define MIRT__COLD_BEGIN MIRT__KERNELS_BEGIN
+#define MIRT__ONCE_BEGIN MIRT__KERNELS_BEGIN
+#else
+#define MIRT__COLD_BEGIN \
+    _Pragma("GCC push_options") _Pragma("GCC optimize(\"O1,expensive-optimizations,fp-contract=off\")")
+#define MIRT__ONCE_BEGIN \
+    _Pragma("GCC push_options") _Pragma("GCC optimize(\"O0,expensive-optimizations,fp-contract=off\")")
+#endif
+#define MIRT__COLD_END MIRT__KERNELS_END
+#endif
+
+#endif
