@@ -34,6 +34,12 @@ INSTRUCTION_SETS = (
 )
 
 
+def once():
+    """The .inc files of which the header holds one copy, and which it includes itself for."""
+    with open(os.path.join(ROOT, "src", "FILES")) as file:
+        return re.findall(r"(?m)^@ONCE (.*)$", file.read())
+
+
 def source_lines(path):
     """(file, line number, text) of src/`path` as tools/amalgamate.c lays it out."""
     after_blank = True
@@ -42,7 +48,11 @@ def source_lines(path):
             include = re.match(r'\s*#\s*include\s*"([^"]*)"', text)
             if include:
                 target = os.path.normpath(os.path.join(os.path.dirname(path), include.group(1)))
-                if target.endswith(".inc"):
+                if target in once():
+                    yield path, number, "#define MIRT__ONLY_" + os.path.basename(target)[: -len(".inc")]
+                    yield path, number, '#include "mirrortrain.h"'
+                    after_blank = False
+                elif target.endswith(".inc"):
                     yield from source_lines(target)
                     after_blank = False
                 continue
@@ -63,8 +73,8 @@ def map_header(header):
             continue
         number += 1  # the empty line after the mark
         for path, line, text in source_lines(mark.group(1)):
-            # The header marks functions that backends do not have.
-            if header[number] not in (text, re.sub("^MIRT__LIB", "MIRT__ABSENT_LIB", text)):
+            # The header marks functions that some programs do not have.
+            if re.sub("^MIRT__(ABSENT|TOGETHER)_LIB", "MIRT__LIB", header[number]) != text:
                 sys.exit("mirrortrain.h:%d is not src/%s:%d: run `make header`" % (number + 1, path, line))
             places[number + 1] = (path, line, text)
             number += 1

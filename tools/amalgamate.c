@@ -7,7 +7,8 @@
    which stands for SRC_DIR/manual.txt, and the files of SRC_DIR/api it includes, each copied in where it is
    included first. What stands before the line @IMPLEMENTATION is for backends too. Of the other files only #include "..." lines are changed: a file
    that stands earlier in the list is already there, a .inc file is copied in, and anything else is an
-   error. The files between @WITHOUT MACRO and @END are left out where the program defines MACRO. Prototypes
+   error. Of a .inc file that a line @ONCE names, the header holds one copy, at its end, and includes itself where that
+   file is included. The files between @WITHOUT MACRO and @END are left out where the program defines MACRO. Prototypes
    of functions that MIRRORTRAIN_NO_TRAIN leaves out begin with MIRT__ABSENT_LIB in place of MIRT__LIB, those that
    MIRT__ALONE leaves out with MIRT__TOGETHER_LIB.
    SRC_DIR/../LICENSE ends the header. SRC_DIR/cuda/FILES lists those of mirrortrain_cuda.cu, and
@@ -27,6 +28,7 @@
 #define MAX_MACRO_LENGTH 64
 #define MAX_NAME_LENGTH 128
 #define MAX_ABSENT 1000
+#define MAX_ONCE 8
 
 typedef struct text {
     char *data;
@@ -39,6 +41,12 @@ typedef struct source_list {
     int count;
     int shared; /* so many of them are for backends too */
 } source_list;
+
+/* The .inc files of which the header holds one copy. */
+static struct {
+    char path[MAX_ONCE][MAX_PATH_LENGTH];
+    int count;
+} once;
 
 static void die(const char *format, ...) {
     va_list args;
@@ -131,6 +139,13 @@ static void read_list(const char *src, const char *name, source_list *list) {
         if (size == 4 && memcmp(line, "@END", size) == 0) {
             if (!without[0]) die("%s:%d: @END has no @WITHOUT", path, number);
             without[0] = 0;
+            continue;
+        }
+        if (size > 6 && memcmp(line, "@ONCE ", 6) == 0) {
+            if (once.count == MAX_ONCE) die("%s:%d: more than %d lines @ONCE; raise MAX_ONCE", path, number, MAX_ONCE);
+            if (size - 6 >= MAX_PATH_LENGTH) die("%s:%d: path is too long", path, number);
+            memcpy(once.path[once.count], line + 6, size - 6);
+            once.path[once.count++][size - 6] = 0;
             continue;
         }
         if (size == 15 && memcmp(line, "@IMPLEMENTATION", size) == 0) {
@@ -243,6 +258,22 @@ static void find_absent(const char *src, const char *path, bool together) {
     free(t.data);
 }
 
+static bool is_once(const char *path) {
+    for (int i = 0; i < once.count; i++) {
+        if (strcmp(once.path[i], path) == 0) return true;
+    }
+    return false;
+}
+
+/* Appends the macro under which the header shows nothing but the file `path`: MIRT__ONLY_ and its name. */
+static void append_only(text *out, const char *path) {
+    const char *name = strrchr(path, '/');
+    name = name ? name + 1 : path;
+    append_string(out, "MIRT__ONLY_");
+    append(out, name, strcspn(name, "."));
+    append_string(out, "\n");
+}
+
 /* Appends the file `path`; list->path[0 .. known) are there already. */
 static void append_source(text *out, const char *src, const char *path, const source_list *list, int known, int depth) {
     char full[MAX_PATH_LENGTH];
@@ -256,6 +287,13 @@ static void append_source(text *out, const char *src, const char *path, const so
         char name[MAX_PATH_LENGTH], target[MAX_PATH_LENGTH];
         if (local_include(line, size, name)) {
             if (!resolve(target, path, name)) die("%s:%d: \"%s\" is outside of %s", full, number, name, src);
+            if (is_once(target)) {
+                append_string(out, "#define ");
+                append_only(out, target);
+                append_string(out, "#include \"mirrortrain.h\"\n");
+                after_blank = false;
+                continue;
+            }
             if (ends_in(target, ".inc")) {
                 append_source(out, src, target, list, known, depth + 1);
                 after_blank = false;
@@ -353,6 +391,21 @@ static void append_sections(text *out, const char *src, const source_list *list,
     }
 }
 
+/* Appends what the header includes itself for. Everything before it is guarded against a second inclusion. */
+static void append_once(text *out, const char *src, const source_list *list) {
+    for (int i = 0; i < once.count; i++) {
+        append_string(out, "\n/* Stands above where the header includes itself. */\n#ifdef ");
+        append_only(out, once.path[i]);
+        append_string(out, "#undef ");
+        append_only(out, once.path[i]);
+        append_string(out, "\n/* >>section ");
+        append_string(out, once.path[i]);
+        append_string(out, " */\n\n");
+        append_source(out, src, once.path[i], list, list->count, 0);
+        append_string(out, "\n#endif\n");
+    }
+}
+
 static void append_license(text *out, const char *src) {
     char path[MAX_PATH_LENGTH];
     join(path, src, "../LICENSE");
@@ -384,6 +437,7 @@ static text make_header(const char *src, const source_list *list) {
     append_string(&out,
         "\n#if defined(__NVCC__) && defined(__CUDACC__)\n#pragma nv_diagnostic pop\n#endif\n"
         "\n#endif /* MIRRORTRAIN_IMPLEMENTATION */\n");
+    append_once(&out, src, list);
     append_license(&out, src);
     return out;
 }

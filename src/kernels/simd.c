@@ -32,9 +32,7 @@
 #define MIRT__K(name) mirt__##name##_avx512
 #define MIRT__NAME "avx512"
 #include "simd_avx512.inc"
-#include "simd_x86.inc"
 #include "simd_text.inc"
-#include "simd_table.inc"
 #if defined(__clang__)
 #pragma clang attribute pop
 #pragma clang attribute push(__attribute__((target("avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma"))), \
@@ -63,9 +61,7 @@
 #define MIRT__K(name) mirt__##name##_avx2
 #define MIRT__NAME "avx2"
 #include "simd_avx2.inc"
-#include "simd_x86.inc"
 #include "simd_text.inc"
-#include "simd_table.inc"
 #include "simd_end.inc"
 #if defined(__clang__)
 #pragma clang attribute pop
@@ -82,7 +78,6 @@
 #define MIRT__NAME "neon"
 #include "simd_neon.inc"
 #include "simd_text.inc"
-#include "simd_table.inc"
 #include "simd_end.inc"
 #endif
 
@@ -90,7 +85,6 @@
 #define MIRT__NAME "plain"
 #include "simd_plain.inc"
 #include "simd_text.inc"
-#include "simd_table.inc"
 #include "simd_end.inc"
 
 #undef MIRT__VEC
