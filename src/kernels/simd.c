@@ -3,6 +3,7 @@
 #include "augment.h"
 #include "common.h"
 #include "reference.h"
+#include "simd_tile.h"
 
 #include "optimize_begin.inc"
 #if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
