@@ -582,18 +582,14 @@ static void softmax_grad_plan(job *j) {
 
 /* L_PERCENT: label_smoothing. */
 enum { L_N, L_ROWS, L_KIND, L_LOGITS, L_PERCENT };
-#define KERNEL_OF_SPARSE true
-#define KERNEL_OF_CATEGORICAL true
-#define KERNEL_OF_SUMS true
-#define KERNEL_OF_VECTORS true
-#define KERNEL_OF_ELEMENTS true
-#define KERNEL_OF_RECORDED false
-#define LOSS_ROWS(labels) (KERNEL_OF_##labels ? 9 : 0)
-#define LOSS_SHAPES(loss, name, labels, activation) \
-    {7, LOSS_ROWS(labels), loss, 0}, {7, LOSS_ROWS(labels), loss, activation != MIRT_LINEAR}, \
-    {33, LOSS_ROWS(labels), loss, activation != MIRT_LINEAR, activation == MIRT_LINEAR ? 0 : 30},
+#define LOSS_SHAPES(loss, activation) \
+    {7, 9, loss, 0}, {7, 9, loss, activation != MIRT_LINEAR}, \
+    {33, 9, loss, activation != MIRT_LINEAR, activation == MIRT_LINEAR ? 0 : 30},
 static const int32_t loss_shapes[][MAX_NUMBERS] = {
-    MIRT_LOSS_LIST(LOSS_SHAPES)
+    LOSS_SHAPES(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_SOFTMAX)
+    LOSS_SHAPES(MIRT_CATEGORICAL_CROSSENTROPY, MIRT_SOFTMAX)
+    LOSS_SHAPES(MIRT_BINARY_CROSSENTROPY, MIRT_SIGMOID)
+    LOSS_SHAPES(MIRT_MEAN_SQUARED_ERROR, MIRT_LINEAR)
     {10, 9, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1}, {10, 9, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 0},
     {10, 9, MIRT_CATEGORICAL_CROSSENTROPY, 1},        {10, 9, MIRT_CATEGORICAL_CROSSENTROPY, 0},
     {3, 9, MIRT_BINARY_CROSSENTROPY, 1},              {3, 9, MIRT_BINARY_CROSSENTROPY, 0},
@@ -601,9 +597,9 @@ static const int32_t loss_shapes[][MAX_NUMBERS] = {
     {1, 300, MIRT_BINARY_CROSSENTROPY, 1},            {17, 400, MIRT_CATEGORICAL_CROSSENTROPY, 1},
     {2, 1, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1},  {4, 0, MIRT_MEAN_SQUARED_ERROR, 0},
     {3000, 2, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1}, {2500, 3, MIRT_BINARY_CROSSENTROPY, 1},
-    {10, 9, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 0, 10}, {2500, 2, MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, 1},
-    {5, 9, MIRT_BINARY_FOCAL_CROSSENTROPY, 0, 10}, {5, 9, MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, 0, 10},
-    {2500, 3, MIRT_COSINE_SIMILARITY, 0}, {2500, 3, MIRT_KL_DIVERGENCE, 0}, {1, 40, MIRT_HUBER, 0}, {SHAPE_END}};
+    {10, 9, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 0, 10}, {2500, 2, MIRT_CATEGORICAL_CROSSENTROPY, 1},
+    {5, 9, MIRT_BINARY_CROSSENTROPY, 0, 10}, {5, 9, MIRT_CATEGORICAL_CROSSENTROPY, 0, 10},
+    {2500, 3, MIRT_MEAN_SQUARED_ERROR, 0}, {1, 40, MIRT_MEAN_SQUARED_ERROR, 0}, {SHAPE_END}};
 
 static void loss_inputs(job *j) {
     const bool sparse = j->s[L_KIND] == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
@@ -635,10 +631,6 @@ static void loss_run(const job *j, const mirt__kernels *k, const mirt__where *wh
     l.how.label_smoothing = (float)j->s[L_PERCENT] / 100;
     l.how.has_ignore_class = j->s[L_PERCENT] != 0; /* only the sparse one looks */
     l.how.ignore_class = 1;
-    l.how.delta = 0.5f;
-    l.how.alpha = 0.25f;
-    l.how.gamma = 2;
-    l.how.apply_class_balancing = j->s[L_PERCENT] != 0;
     l.rows = j->count;
     l.n = j->s[L_N];
     l.x = (const float *)j->at[0];

@@ -416,45 +416,45 @@ static mirt_tensor *loss_with(mirt_loss loss, bool from_logits, float smoothing,
     memset(&how, 0, sizeof how);
     how.from_logits = from_logits;
     how.label_smoothing = smoothing;
-    return mirt__loss_op(loss, &how, x, labels);
+    how.axes = 2; /* of ratios */
+    return mirt__loss_of(loss, &how, x, labels);
 }
 static mirt_tensor *loss_of(mirt_loss loss, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
     return loss_with(loss, from_logits, 0, x, labels);
 }
+/* Probabilities from which the loss does not go back to logits. */
+static mirt_tensor *softmax_as_it_is(mirt_tensor *x) { return mirt_scale(mirt_softmax(x), 1, 0); }
+static mirt_tensor *sigmoid_as_it_is(mirt_tensor *x) { return mirt_scale(mirt_sigmoid(x), 1, 0); }
+static mirt_tensor *values_for(mirt_loss loss, mirt_tensor *x) {
+    return loss == MIRT_KL_DIVERGENCE || loss == MIRT_DICE ? mirt_sigmoid(x) : x;
+}
 #define SPARSE_CASE(loss, logits) loss_of(loss, logits, batch(x, v[0]), classes(x))
 #define CATEGORICAL_CASE(loss, logits) loss_of(loss, logits, batch(x, v[0]), one_hot_classes(x, 5))
 #define ELEMENTS_CASE CATEGORICAL_CASE
-#define VECTORS_CASE CATEGORICAL_CASE
-#define SUMS_CASE(loss, logits) loss_of(loss, logits, mirt_sigmoid(batch(x, v[0])), one_hot_classes(x, 5))
-#define RECORDED_CASE(loss, logits) recorded(loss, mirt_sigmoid(batch(x, v[0])), one_hot_classes(x, 5))
-static mirt_tensor *recorded(mirt_loss loss, mirt_tensor *x, mirt_tensor *labels) {
-    mirt_loss_options how;
-    memset(&how, 0, sizeof how);
-    how.axes = 2;
-    return mirt__loss_of(loss, &how, x, labels);
-}
+#define VALUES_CASE(loss, logits) loss_of(loss, logits, values_for(loss, batch(x, v[0])), one_hot_classes(x, 5))
 #define LOSS_CASE(loss, name, labels, activation) \
     CASE(loss_##name) { UNUSED; return labels##_CASE(loss, activation != MIRT_LINEAR); }
 MIRT_LOSS_LIST(LOSS_CASE)
 CASE(sparse_probabilities) {
     UNUSED;
-    return loss_of(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, false, mirt_softmax(batch(x, v[0])), classes(x));
+    return loss_of(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, false, softmax_as_it_is(batch(x, v[0])), classes(x));
 }
 CASE(categorical_probabilities) {
     UNUSED;
-    return loss_of(MIRT_CATEGORICAL_CROSSENTROPY, false, mirt_softmax(batch(x, v[0])), one_hot_classes(x, 5));
+    return loss_of(MIRT_CATEGORICAL_CROSSENTROPY, false, softmax_as_it_is(batch(x, v[0])), one_hot_classes(x, 5));
 }
 CASE(binary_probabilities) {
     UNUSED;
-    return loss_of(MIRT_BINARY_CROSSENTROPY, false, mirt_sigmoid(batch(x, v[0])), one_hot_classes(x, 5));
+    return loss_of(MIRT_BINARY_CROSSENTROPY, false, sigmoid_as_it_is(batch(x, v[0])), one_hot_classes(x, 5));
 }
 CASE(binary_focal_probabilities) {
     UNUSED;
-    return loss_with(MIRT_BINARY_FOCAL_CROSSENTROPY, false, 0.25f, mirt_sigmoid(batch(x, v[0])), one_hot_classes(x, 5));
+    return loss_with(MIRT_BINARY_FOCAL_CROSSENTROPY, false, 0.25f, sigmoid_as_it_is(batch(x, v[0])),
+                     one_hot_classes(x, 5));
 }
 CASE(categorical_focal_probabilities) {
     UNUSED;
-    return loss_with(MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, false, 0.25f, mirt_softmax(batch(x, v[0])),
+    return loss_with(MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, false, 0.25f, softmax_as_it_is(batch(x, v[0])),
                      one_hot_classes(x, 5));
 }
 CASE(sparse_smoothed) {
@@ -463,7 +463,7 @@ CASE(sparse_smoothed) {
 }
 CASE(sparse_smoothed_probabilities) {
     UNUSED;
-    return loss_with(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, false, 0.25f, mirt_softmax(batch(x, v[0])), classes(x));
+    return loss_with(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, false, 0.25f, softmax_as_it_is(batch(x, v[0])), classes(x));
 }
 CASE(categorical_smoothed) {
     UNUSED;

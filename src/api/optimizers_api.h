@@ -150,23 +150,23 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
    (MIRT_LINEAR: none). SPARSE and CATEGORICAL want outputs (rows, classes), or for each position (rows, height, width,
    classes) and the like. Labels of SPARSE are class numbers, one for each sample or position: [height, width] or
    [height, width, 1] in a sample, of any dtype. Labels of CATEGORICAL are one number for each class. Labels of the
-   others have the output's shape. ELEMENTS: the loss is the mean over them. SUMS, VECTORS: it compares what lies along
-   the last axis, and is the mean over positions. RECORDED: it consists of other operations. */
+   others have the output's shape; the loss is the mean over positions of what it makes of the last axis (of ELEMENTS,
+   the mean over all outputs of a sample at once). */
 #define MIRT_LOSS_LIST(X) \
     X(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, sparse_categorical_crossentropy, SPARSE, MIRT_SOFTMAX) \
     X(MIRT_CATEGORICAL_CROSSENTROPY, categorical_crossentropy, CATEGORICAL, MIRT_SOFTMAX) \
     X(MIRT_BINARY_CROSSENTROPY, binary_crossentropy, ELEMENTS, MIRT_SIGMOID) \
     X(MIRT_MEAN_SQUARED_ERROR, mean_squared_error, ELEMENTS, MIRT_LINEAR) \
-    X(MIRT_MEAN_ABSOLUTE_ERROR, mean_absolute_error, ELEMENTS, MIRT_LINEAR) \
-    X(MIRT_HUBER, huber, ELEMENTS, MIRT_LINEAR) \
-    X(MIRT_HINGE, hinge, ELEMENTS, MIRT_LINEAR) \
-    X(MIRT_SQUARED_HINGE, squared_hinge, ELEMENTS, MIRT_LINEAR) \
-    X(MIRT_LOG_COSH, log_cosh, ELEMENTS, MIRT_LINEAR) \
-    X(MIRT_KL_DIVERGENCE, kl_divergence, SUMS, MIRT_LINEAR) \
-    X(MIRT_COSINE_SIMILARITY, cosine_similarity, VECTORS, MIRT_LINEAR) \
-    X(MIRT_BINARY_FOCAL_CROSSENTROPY, binary_focal_crossentropy, ELEMENTS, MIRT_SIGMOID) \
+    X(MIRT_MEAN_ABSOLUTE_ERROR, mean_absolute_error, VALUES, MIRT_LINEAR) \
+    X(MIRT_HUBER, huber, VALUES, MIRT_LINEAR) \
+    X(MIRT_HINGE, hinge, VALUES, MIRT_LINEAR) \
+    X(MIRT_SQUARED_HINGE, squared_hinge, VALUES, MIRT_LINEAR) \
+    X(MIRT_LOG_COSH, log_cosh, VALUES, MIRT_LINEAR) \
+    X(MIRT_KL_DIVERGENCE, kl_divergence, VALUES, MIRT_LINEAR) \
+    X(MIRT_COSINE_SIMILARITY, cosine_similarity, VALUES, MIRT_LINEAR) \
+    X(MIRT_BINARY_FOCAL_CROSSENTROPY, binary_focal_crossentropy, VALUES, MIRT_SIGMOID) \
     X(MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, categorical_focal_crossentropy, CATEGORICAL, MIRT_SOFTMAX) \
-    X(MIRT_DICE, dice, RECORDED, MIRT_LINEAR)
+    X(MIRT_DICE, dice, VALUES, MIRT_LINEAR)
 #define MIRT__LOSS_VALUE(loss, name, labels, activation) loss,
 typedef enum mirt_loss { MIRT_LOSS_NONE = 0, MIRT_LOSS_LIST(MIRT__LOSS_VALUE) MIRT__LOSS_COUNT } mirt_loss;
 #undef MIRT__LOSS_VALUE

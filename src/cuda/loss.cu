@@ -143,66 +143,14 @@ static inline __device__ float mirt__cu_categorical_crossentropy(const mirt__cu_
     return group.sum(loss);
 }
 
-/* The probability of a class is exp(x - most) / sum of logits, otherwise x / sum. */
-static inline __device__ float mirt__cu_share(const mirt__loss &l, float x, float most, float sum) {
-    return (l.how.from_logits ? expf(x - most) : x) / sum;
-}
-
-template <bool BLOCK>
-static inline __device__ float mirt__cu_categorical_focal_crossentropy(const mirt__cu_row_group<BLOCK> &group,
-                                                                       const mirt__loss &l, int64_t r) {
-    const float *x = l.x + r * l.n, *label = static_cast<const float *>(l.labels) + r * l.n, even = 1 / (float)l.n;
-    const float most = mirt__cu_row_max(group, x, l.n);
-    const float sum = l.how.from_logits ? mirt__cu_row_exp(group, x, l.n, most) : mirt__cu_row_sum(group, x, l.n);
-    float loss = 0;
-    MIRT__CU_EACH(j, l.n)
-        loss += mirt__focal(&l.how, mirt__cu_share(l, x[j], most, sum), mirt__smoothed(&l.how, label[j], even));
-    return group.sum(loss);
-}
-
-/* 1 / norms of x and t, and the cosine of their angle. */
-struct mirt__cu_angle {
-    float squares, of_x, of_t, product;
-};
-template <bool BLOCK>
-static inline __device__ mirt__cu_angle mirt__cu_angle_of(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
-                                                          int64_t r) {
-    const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n;
-    float of_x = 0, of_t = 0, product = 0;
-    MIRT__CU_EACH(j, l.n) {
-        of_x += x[j] * x[j];
-        of_t += t[j] * t[j];
-    }
-    mirt__cu_angle a;
-    a.squares = group.sum(of_x);
-    a.of_x = mirt__inverse_norm(a.squares);
-    a.of_t = mirt__inverse_norm(group.sum(of_t));
-    MIRT__CU_EACH(j, l.n) product += (t[j] * a.of_t) * (x[j] * a.of_x);
-    a.product = group.sum(product);
-    return a;
-}
-template <bool BLOCK>
-static inline __device__ float mirt__cu_cosine_similarity(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
-                                                          int64_t r) {
-    return -mirt__cu_angle_of(group, l, r).product;
-}
-
 template <float (*ELEMENT)(const mirt_loss_options *how, float x, float t), bool BLOCK>
-static inline __device__ float mirt__cu_mean(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l, int64_t r,
-                                             float n) {
+static inline __device__ float mirt__cu_mean(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l, int64_t r) {
     const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n;
     float loss = 0;
     MIRT__CU_EACH(j, l.n) loss += ELEMENT(&l.how, x[j], t[j]);
-    return group.sum(loss) / n;
+    return group.sum(loss) / (float)l.n;
 }
 
-#define MIRT__CU_LOSS_SPARSE(name, grad) mirt__cu_##name##grad(group, l, r)
-#define MIRT__CU_LOSS_CATEGORICAL(name, grad) mirt__cu_##name##grad(group, l, r)
-#define MIRT__CU_LOSS_VECTORS(name, grad) mirt__cu_##name##grad(group, l, r)
-#define MIRT__CU_LOSS_ELEMENTS(name, grad) mirt__cu_mean##grad<mirt__##name##grad>(group, l, r, (float)l.n)
-#define MIRT__CU_LOSS_SUMS(name, grad) mirt__cu_mean##grad<mirt__##name##grad>(group, l, r, 1.0f)
-#define MIRT__CU_LOSS_RECORDED(name, grad) mirt__no_loss()
-#define MIRT__CU_LOSS(kind, name, labels, activation) case kind: loss = MIRT__CU_LOSS_##labels(name, ); break;
 template <bool BLOCK>
 static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
@@ -210,15 +158,16 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kerne
     for (int64_t r = group.row; r < l.rows; r += group.step) {
         float loss = 0;
         switch (l.kind) {
-        MIRT_LOSS_LIST(MIRT__CU_LOSS)
-        case MIRT_LOSS_NONE:
-        case MIRT__LOSS_COUNT: break;
+        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
+            loss = mirt__cu_sparse_categorical_crossentropy(group, l, r);
+            break;
+        case MIRT_CATEGORICAL_CROSSENTROPY: loss = mirt__cu_categorical_crossentropy(group, l, r); break;
+        case MIRT_BINARY_CROSSENTROPY: loss = mirt__cu_mean<mirt__binary_crossentropy>(group, l, r); break;
+        default: loss = mirt__cu_mean<mirt__mean_squared_error>(group, l, r);
         }
         if (group.lane == 0) l.loss[r] = loss;
     }
 }
-#undef MIRT__CU_LOSS
-
 template <bool BLOCK>
 static inline __device__ void mirt__cu_sparse_categorical_crossentropy_grad(const mirt__cu_row_group<BLOCK> &group,
                                                                             const mirt__loss &l, int64_t r) {
@@ -269,64 +218,30 @@ static inline __device__ void mirt__cu_categorical_crossentropy_grad(const mirt_
     }
 }
 
-template <bool BLOCK>
-static inline __device__ void mirt__cu_categorical_focal_crossentropy_grad(const mirt__cu_row_group<BLOCK> &group,
-                                                                           const mirt__loss &l, int64_t r) {
-    const float *x = l.x + r * l.n, *label = static_cast<const float *>(l.labels) + r * l.n, scale = l.dloss[r];
-    const float even = 1 / (float)l.n, most = mirt__cu_row_max(group, x, l.n);
-    const float sum = l.how.from_logits ? mirt__cu_row_exp(group, x, l.n, most) : mirt__cu_row_sum(group, x, l.n);
-    float total = 0;
-    MIRT__CU_EACH(j, l.n) {
-        const float q = mirt__cu_share(l, x[j], most, sum);
-        total += mirt__focal_grad(&l.how, q, mirt__smoothed(&l.how, label[j], even)) * q;
-    }
-    total = group.sum(total);
-    MIRT__CU_EACH(j, l.n) {
-        const float q = mirt__cu_share(l, x[j], most, sum);
-        const float g = mirt__focal_grad(&l.how, q, mirt__smoothed(&l.how, label[j], even)) - total;
-        l.dx[r * l.n + j] = scale * (l.how.from_logits ? q * g : g / sum);
-    }
-}
-
-template <bool BLOCK>
-static inline __device__ void mirt__cu_cosine_similarity_grad(const mirt__cu_row_group<BLOCK> &group,
-                                                              const mirt__loss &l, int64_t r) {
-    const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n, scale = l.dloss[r];
-    const mirt__cu_angle a = mirt__cu_angle_of(group, l, r);
-    const float product = mirt__is_short(a.squares) ? 0 : a.product;
-    MIRT__CU_EACH(j, l.n) l.dx[r * l.n + j] = scale * ((product * (x[j] * a.of_x) - t[j] * a.of_t) * a.of_x);
-}
-
 /* The division by n is done once per row. */
 template <float (*ELEMENT)(const mirt_loss_options *how, float x, float t, float scale, float n), bool BLOCK>
 static inline __device__ void mirt__cu_mean_grad(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
-                                                 int64_t r, float n) {
+                                                 int64_t r) {
     const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n;
-    const float share = l.dloss[r] / n;
+    const float share = l.dloss[r] / (float)l.n;
     MIRT__CU_EACH(j, l.n) l.dx[r * l.n + j] = ELEMENT(&l.how, x[j], t[j], share, 1.0f);
 }
 
-#define MIRT__CU_LOSS(kind, name, labels, activation) case kind: MIRT__CU_LOSS_##labels(name, _grad); break;
 template <bool BLOCK>
 static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_row_group<BLOCK> group(room);
     for (int64_t r = group.row; r < l.rows; r += group.step) {
         switch (l.kind) {
-        MIRT_LOSS_LIST(MIRT__CU_LOSS)
-        case MIRT_LOSS_NONE:
-        case MIRT__LOSS_COUNT: break;
+        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
+            mirt__cu_sparse_categorical_crossentropy_grad(group, l, r);
+            break;
+        case MIRT_CATEGORICAL_CROSSENTROPY: mirt__cu_categorical_crossentropy_grad(group, l, r); break;
+        case MIRT_BINARY_CROSSENTROPY: mirt__cu_mean_grad<mirt__binary_crossentropy_grad>(group, l, r); break;
+        default: mirt__cu_mean_grad<mirt__mean_squared_error_grad>(group, l, r);
         }
     }
 }
-#undef MIRT__CU_LOSS_SPARSE
-#undef MIRT__CU_LOSS_CATEGORICAL
-#undef MIRT__CU_LOSS_VECTORS
-#undef MIRT__CU_LOSS_ELEMENTS
-#undef MIRT__CU_LOSS_SUMS
-#undef MIRT__CU_LOSS_RECORDED
-#undef MIRT__CU_LOSS
-
 static void mirt__cu_loss(const mirt__loss *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     if (args->rows == 0 || (args->dx && args->n == 0)) return;

@@ -115,49 +115,14 @@ static float mirt__common_categorical_crossentropy(const mirt__simd *simd, const
     return loss;
 }
 
-static float mirt__common_categorical_focal_crossentropy(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
-    const float *x = l->x + r * l->n, *label = (const float *)l->labels + r * l->n, even = 1 / (float)l->n;
-    const float largest = mirt__common_max(x, l->n);
-    const float log_sum = l->how.from_logits ? mirt__common_log_sum(simd, x, l->n, largest) : 0,
-                sum = l->how.from_logits ? 1 : mirt__common_total(x, l->n);
-    float loss = 0;
-    for (int64_t j = 0; j < l->n; j++) {
-        const float q = l->how.from_logits ? expf(x[j] - largest - log_sum) : x[j] / sum;
-        loss += mirt__focal(&l->how, q, mirt__smoothed(&l->how, label[j], even));
-    }
-    return loss;
-}
-
-/* What cosine similarity is made of. */
-typedef struct mirt__common_angle {
-    float squares, of_x, of_t, product; /* of x, 1 / norms, the cosine */
-} mirt__common_angle;
-static mirt__common_angle mirt__common_angle_of(const mirt__loss *l, int64_t r) {
-    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
-    mirt__common_angle a = {0, 0, 0, 0};
-    float squares = 0;
-    for (int64_t j = 0; j < l->n; j++) {
-        a.squares += x[j] * x[j];
-        squares += t[j] * t[j];
-    }
-    a.of_x = mirt__inverse_norm(a.squares);
-    a.of_t = mirt__inverse_norm(squares);
-    for (int64_t j = 0; j < l->n; j++) a.product += (t[j] * a.of_t) * (x[j] * a.of_x);
-    return a;
-}
-static float mirt__common_cosine_similarity(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
-    (void)simd;
-    return -mirt__common_angle_of(l, r).product;
-}
-
 /* Inlined, so that the loops contain the called function; the copy of the options cannot be what dx points to. */
-MIRT__INLINE float mirt__common_mean(const mirt__loss *l, int64_t r, float n,
+MIRT__INLINE float mirt__common_mean(const mirt__loss *l, int64_t r,
                                      float (*element)(const mirt_loss_options *how, float x, float t)) {
     const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
     const mirt_loss_options how = l->how;
     float loss = 0;
     for (int64_t j = 0; j < l->n; j++) loss += element(&how, x[j], t[j]);
-    return loss / n;
+    return loss / (float)l->n;
 }
 
 /* The gradient of row r. */
@@ -203,52 +168,16 @@ static void mirt__common_categorical_crossentropy_grad(const mirt__simd *simd, c
     for (int64_t j = 0; j < l->n; j++) dx[j] = scale * ((dx[j] - total) / sum);
 }
 
-static void mirt__common_categorical_focal_crossentropy_grad(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
-    const float *x = l->x + r * l->n, *label = (const float *)l->labels + r * l->n, scale = l->dloss[r];
-    const float even = 1 / (float)l->n, sum = l->how.from_logits ? 1 : mirt__common_total(x, l->n);
-    float *dx = l->dx + r * l->n, total = 0;
-    if (l->how.from_logits) mirt__common_softmax_row(simd, x, dx, l->n);
-    for (int64_t j = 0; !l->how.from_logits && j < l->n; j++) dx[j] = x[j] / sum;
-    for (int64_t j = 0; j < l->n; j++)
-        total += mirt__focal_grad(&l->how, dx[j], mirt__smoothed(&l->how, label[j], even)) * dx[j];
-    for (int64_t j = 0; j < l->n; j++) {
-        const float g = mirt__focal_grad(&l->how, dx[j], mirt__smoothed(&l->how, label[j], even)) - total;
-        dx[j] = scale * (l->how.from_logits ? dx[j] * g : g / sum);
-    }
-}
-
-static void mirt__common_cosine_similarity_grad(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
-    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n, scale = l->dloss[r];
-    mirt__common_angle a = mirt__common_angle_of(l, r);
-    (void)simd;
-    if (mirt__is_short(a.squares)) a.product = 0;
-    for (int64_t j = 0; j < l->n; j++)
-        l->dx[r * l->n + j] = scale * ((a.product * (x[j] * a.of_x) - t[j] * a.of_t) * a.of_x);
-}
-
-MIRT__INLINE void mirt__common_mean_grad(const mirt__loss *l, int64_t r, float n,
+MIRT__INLINE void mirt__common_mean_grad(const mirt__loss *l, int64_t r,
                                          float (*element)(const mirt_loss_options *how, float x, float t, float scale,
                                                           float n)) {
     const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
-    const float scale = l->dloss[r];
+    const float scale = l->dloss[r], n = (float)l->n;
     const mirt_loss_options how = l->how;
     float *dx = l->dx + r * l->n;
     for (int64_t j = 0, count = l->n; j < count; j++) dx[j] = element(&how, x[j], t[j], scale, n);
 }
 
-/* The labels of its row in MIRT_LOSS_LIST determine whether a loss is a function of rows, or the mean or sum of a
-   function of elements. */
-#define MIRT__COMMON_SPARSE(name, grad) mirt__common_##name##grad(call->simd, l, r)
-#define MIRT__COMMON_CATEGORICAL MIRT__COMMON_SPARSE
-#define MIRT__COMMON_VECTORS MIRT__COMMON_SPARSE
-#define MIRT__COMMON_ELEMENTS(name, grad) mirt__common_mean##grad(l, r, (float)l->n, mirt__##name##grad)
-#define MIRT__COMMON_SUMS(name, grad) mirt__common_mean##grad(l, r, 1, mirt__##name##grad)
-#define MIRT__COMMON_RECORDED(name, grad) mirt__no_loss()
-#define MIRT__COMMON_LOSS(kind, name, labels, activation) \
-    case kind: \
-        if (l->dx) MIRT__COMMON_##labels(name, _grad); \
-        else l->loss[r] = MIRT__COMMON_##labels(name, ); \
-        break;
 /* Losses of rows, or gradients if there is a dx. */
 static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_call *call = (const mirt__common_call *)args;
@@ -256,19 +185,24 @@ static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end,
     (void)scratch;
     for (int64_t r = begin; r < end; r++) {
         switch (l->kind) {
-        MIRT_LOSS_LIST(MIRT__COMMON_LOSS)
-        case MIRT_LOSS_NONE:
-        case MIRT__LOSS_COUNT: break;
+        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
+            if (l->dx) mirt__common_sparse_categorical_crossentropy_grad(call->simd, l, r);
+            else l->loss[r] = mirt__common_sparse_categorical_crossentropy(call->simd, l, r);
+            break;
+        case MIRT_CATEGORICAL_CROSSENTROPY:
+            if (l->dx) mirt__common_categorical_crossentropy_grad(call->simd, l, r);
+            else l->loss[r] = mirt__common_categorical_crossentropy(call->simd, l, r);
+            break;
+        case MIRT_BINARY_CROSSENTROPY:
+            if (l->dx) mirt__common_mean_grad(l, r, mirt__binary_crossentropy_grad);
+            else l->loss[r] = mirt__common_mean(l, r, mirt__binary_crossentropy);
+            break;
+        default:
+            if (l->dx) mirt__common_mean_grad(l, r, mirt__mean_squared_error_grad);
+            else l->loss[r] = mirt__common_mean(l, r, mirt__mean_squared_error);
         }
     }
 }
-#undef MIRT__COMMON_SPARSE
-#undef MIRT__COMMON_CATEGORICAL
-#undef MIRT__COMMON_VECTORS
-#undef MIRT__COMMON_ELEMENTS
-#undef MIRT__COMMON_SUMS
-#undef MIRT__COMMON_RECORDED
-#undef MIRT__COMMON_LOSS
 
 MIRT__LIB void mirt__fast_loss(const mirt__simd *simd, const mirt__loss *args, const mirt__where *where) {
     const mirt__common_call call = {args, simd};

@@ -19,10 +19,12 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
                           "mirt_compile: invalid reduction (%d); it must be MIRT_SUM_OVER_BATCH_SIZE or MIRT_SUM",
                           (int)desc->reduction);
     if (mirt__optimizer_check(&desc->optimizer) != MIRT_OK) return mirt_last_status();
+    const mirt__field *field;
+    const int fields = mirt__loss_fields(&field);
     for (int i = model->num_outputs; i < MIRT_MAX_OUTPUTS; i++) {
         const mirt_loss_options *o = &desc->loss_options[i];
-        if (!desc->losses[i] && !desc->custom_losses[i] && desc->loss_weights[i] == 0 && !o->from_logits &&
-            mirt__loss_options_check("it", MIRT_LOSS_NONE, o, 0) == MIRT_OK)
+        if (!desc->losses[i] && !desc->custom_losses[i] && desc->loss_weights[i] == 0 &&
+            mirt__fields_zero(field, fields, o))
             continue;
         return mirt__fail(MIRT_E_INVALID, "a loss for output %d; %s has %d", i, model->name, model->num_outputs);
     }

@@ -4,26 +4,17 @@
 MIRT__STATIC_ASSERT(MIRT__SCHEDULE_COUNT - 1 <= MIRT__MAX_CLASSES, "mirt__read_object has room for each schedule");
 static const mirt__field mirt__reduction_field = MIRT__OWN_FIELD(mirt_compile_desc, REDUCTION, reduction);
 
-static const mirt__field mirt__loss_fields[] = {MIRT__OPTIONAL_FIELD(mirt_loss_options, BOOL, from_logits),
-                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, FLOAT, label_smoothing),
-                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, BOOL, has_ignore_class),
-                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, SIGNED, ignore_class),
-                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, FLOAT, delta),
-                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, FLOAT, alpha),
-                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, FLOAT, gamma),
-                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, BOOL, has_gamma),
-                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, BOOL, apply_class_balancing),
-                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, INT, axes)};
-
 /* An object of options for each output, if there are any. */
 static void mirt__write_loss_options(const mirt_compile_desc *c, mirt__text *out) {
+    const mirt__field *field;
+    const int fields = mirt__loss_fields(&field);
     int count = 0;
     for (int i = 0; i < MIRT_MAX_OUTPUTS; i++) {
-        if (!mirt__fields_zero(MIRT__FIELDS(mirt__loss_fields), &c->loss_options[i])) count = i + 1;
+        if (!mirt__fields_zero(field, fields, &c->loss_options[i])) count = i + 1;
     }
     for (int i = 0; i < count; i++) {
         mirt__text_add(out, i ? ",{" : ",\"loss_options\":[{");
-        mirt__write_fields(out, MIRT__FIELDS(mirt__loss_fields), &c->loss_options[i], true);
+        mirt__write_fields(out, field, fields, &c->loss_options[i], true);
         mirt__text_add(out, "}");
     }
     mirt__text_add(out, count ? "]" : "");
@@ -198,13 +189,15 @@ static mirt_status mirt__losses_read(const mirt__json *json, const char *const *
 /* May be missing. */
 static mirt_status mirt__loss_options_read(const mirt__json *json, mirt_compile_desc *out) {
     const mirt__json *array = mirt__json_member(json, "loss_options");
+    const mirt__field *field;
+    const int fields = mirt__loss_fields(&field);
     if (!array) return MIRT_OK;
     if (array->type != MIRT__JSON_ARRAY || array->count > MIRT_MAX_OUTPUTS)
         return mirt__fail(MIRT_E_FORMAT, "loss_options must be an array of at most %d objects", MIRT_MAX_OUTPUTS);
     for (size_t i = 0; i < array->count; i++) {
         if (array->item[i]->type != MIRT__JSON_OBJECT)
             return mirt__fail(MIRT_E_FORMAT, "the loss options number %zu are not an object", i + 1);
-        if (mirt__read_fields(array->item[i], MIRT__FIELDS(mirt__loss_fields), &out->loss_options[i]) != MIRT_OK)
+        if (mirt__read_fields(array->item[i], field, fields, &out->loss_options[i]) != MIRT_OK)
             return mirt_last_status();
     }
     return MIRT_OK;

@@ -13,8 +13,6 @@ MIRT__LIB void mirt__write_number(mirt__text *out, const char *key, double value
 MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, const void *object, bool first);
 MIRT__LIB void mirt__write_fields(mirt__text *out, const mirt__field *fields, int count, const void *object,
                                   bool first);
-/* Whether all of them are zero. */
-MIRT__LIB bool mirt__fields_zero(const mirt__field *fields, int count, const void *object);
 /* Writes {"class_name", "config"}. */
 MIRT__LIB void mirt__write_object(mirt__text *out, const mirt__object_class *cls, const void *object);
 /* There is at least one. */

@@ -5,10 +5,8 @@
 
 #define MIRT__LOSS_SPARSE true, true, true
 #define MIRT__LOSS_CATEGORICAL true, true, false
-#define MIRT__LOSS_SUMS true, false, false
-#define MIRT__LOSS_VECTORS true, false, false
+#define MIRT__LOSS_VALUES true, false, false
 #define MIRT__LOSS_ELEMENTS false, false, false
-#define MIRT__LOSS_RECORDED true, false, false
 #define MIRT__LOSS_ROW(loss, name, labels, activation) {#name, MIRT__LOSS_##labels, activation},
 static const mirt__loss_class mirt__loss_table[] = {
     {"none", false, false, false, MIRT_LINEAR},
@@ -17,10 +15,8 @@ static const mirt__loss_class mirt__loss_table[] = {
 MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__loss_table) == MIRT__LOSS_COUNT, "a row for each loss");
 #undef MIRT__LOSS_SPARSE
 #undef MIRT__LOSS_CATEGORICAL
-#undef MIRT__LOSS_SUMS
-#undef MIRT__LOSS_VECTORS
+#undef MIRT__LOSS_VALUES
 #undef MIRT__LOSS_ELEMENTS
-#undef MIRT__LOSS_RECORDED
 #undef MIRT__LOSS_ROW
 
 MIRT__LIB const mirt__loss_class *mirt__loss_class_get(mirt_loss loss) {
@@ -76,22 +72,27 @@ static const char *mirt__loss_takes(mirt_loss loss) {
     }
 }
 
+MIRT__LIB int mirt__loss_fields(const mirt__field **fields) {
+#define MIRT__OPTION(kind, member) MIRT__OPTIONAL_FIELD(mirt_loss_options, kind, member)
+    static const mirt__field list[] = {
+        MIRT__OPTION(BOOL, from_logits), MIRT__OPTION(FLOAT, label_smoothing), MIRT__OPTION(BOOL, has_ignore_class),
+        MIRT__OPTION(SIGNED, ignore_class), MIRT__OPTION(FLOAT, delta), MIRT__OPTION(FLOAT, alpha),
+        MIRT__OPTION(FLOAT, gamma), MIRT__OPTION(BOOL, has_gamma), MIRT__OPTION(BOOL, apply_class_balancing),
+        MIRT__OPTION(INT, axes)};
+#undef MIRT__OPTION
+    *fields = list;
+    return MIRT__COUNT(list);
+}
+
 MIRT__LIB mirt_status mirt__loss_options_check(const char *name, mirt_loss loss, const mirt_loss_options *o,
                                                int rank) {
-    const struct {
-        const char *name;
-        bool given;
-    } option[] = {{"label_smoothing", o->label_smoothing != 0},
-                  {"ignore_class", o->has_ignore_class || o->ignore_class},
-                  {"delta", o->delta != 0},
-                  {"alpha", o->alpha != 0},
-                  {"gamma", o->has_gamma || o->gamma != 0},
-                  {"apply_class_balancing", o->apply_class_balancing},
-                  {"axes", o->axes != 0}};
     const char *takes = mirt__loss_takes(loss);
-    for (int i = 0; i < MIRT__COUNT(option); i++) {
-        if (!option[i].given || strstr(takes, option[i].name)) continue;
-        return mirt__fail(MIRT_E_INVALID, "%s has no option %s", name, option[i].name);
+    const mirt__field *field;
+    const int fields = mirt__loss_fields(&field);
+    for (int i = 1; i < fields; i++) { /* from_logits may be set for any */
+        const char *option = field[i].name + (strncmp(field[i].name, "has_", 4) == 0 ? 4 : 0);
+        if (mirt__fields_zero(&field[i], 1, o) || strstr(takes, option)) continue;
+        return mirt__fail(MIRT_E_INVALID, "%s has no option %s", name, option);
     }
     if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
         return mirt__fail(MIRT_E_INVALID, "%s: label_smoothing is %g; it must be 0 to 1", name,
@@ -209,27 +210,121 @@ static mirt_tensor *mirt__loss_input(const mirt__loss_class *cls, mirt_tensor *o
     return node->in[0];
 }
 
+/* >>losses that consist of other operations, of outputs x and labels t */
+
+static mirt_tensor *mirt__along_last(mirt__reduce_kind kind, mirt_tensor *x, bool keepdims) {
+    return x && x->shape.rank > 1 ? mirt__reduce_op(kind, x, 1u << (x->shape.rank - 1), keepdims) : x;
+}
+
+static mirt_tensor *mirt__mean_of_last(mirt_tensor *x) { return mirt__along_last(MIRT__REDUCE_MEAN, x, false); }
+static mirt_tensor *mirt__sum_of_last(mirt_tensor *x) { return mirt__along_last(MIRT__REDUCE_SUM, x, false); }
+
+static mirt_tensor *mirt__not_below(mirt_tensor *x, float low) { return mirt_clip(x, low, FLT_MAX); }
+
+/* Probabilities of 0 and 1 would have infinite logarithms. */
+static mirt_tensor *mirt__log_of_clipped(mirt_tensor *p) { return mirt_log(mirt_clip(p, 1e-7f, 1 - 1e-7f)); }
+
+/* p^exponent, whose derivative may be infinite at 0; there it is 0. */
+static mirt_tensor *mirt__power_of_share(mirt_tensor *p, float exponent) {
+    return mirt_power(mirt__not_below(p, 1e-30f), exponent);
+}
+
+/* Squared up to delta, straight beyond it. */
+static mirt_tensor *mirt__huber(mirt_tensor *off, float delta) {
+    mirt_tensor *inner = mirt_clip(off, -delta, delta);
+    return mirt__mean_of_last(mirt_multiply(inner, mirt_subtract(off, mirt_scale(inner, 0.5f, 0))));
+}
+
+/* max(1 - t x, 0) with labels of -1 and 1; 0 is -1, as Keras has it where all labels are 0 or 1. */
+static mirt_tensor *mirt__hinge(mirt_tensor *x, mirt_tensor *t) {
+    mirt_tensor *zero = mirt_cast(mirt_equal(t, mirt__scalar_op(t->node->graph, 0)), MIRT_FLOAT32);
+    return mirt_relu(mirt_scale(mirt_multiply(mirt_subtract(t, zero), x), -1, 1));
+}
+
+/* log(cosh(off)) in the form that cannot overflow. */
+static mirt_tensor *mirt__log_cosh(mirt_tensor *off) {
+    mirt_tensor *size = mirt_abs(off);
+    return mirt__mean_of_last(mirt_add(size, mirt_scale(mirt_softplus(mirt_scale(size, -2, 0)), 1, -0.69314718f)));
+}
+
+/* t log(t / x), both between 1e-7 and 1. */
+static mirt_tensor *mirt__kl_divergence(mirt_tensor *x, mirt_tensor *t) {
+    t = mirt_clip(t, 1e-7f, 1);
+    return mirt__sum_of_last(mirt_multiply(t, mirt_log(mirt_divide(t, mirt_clip(x, 1e-7f, 1)))));
+}
+
+/* 1 / the norm of what lies along the last axis, of which Keras takes at most 1e7. */
+static mirt_tensor *mirt__inverse_norm(mirt_tensor *x) {
+    return mirt_rsqrt(mirt__not_below(mirt__sum_of_last(mirt_square(x)), 1e-14f));
+}
+
+/* m^gamma times the binary crossentropy, where m is the probability of the wrong class; Keras takes it as it is, not
+   clipped. p and q are the probabilities of 1 and 0. With apply_class_balancing class 1 weighs alpha and class 0 the
+   rest. Lin et al. 2018. */
+static mirt_tensor *mirt__binary_focal(const mirt_loss_options *how, mirt_tensor *x, mirt_tensor *t) {
+    mirt_tensor *p = how->from_logits ? mirt_sigmoid(x) : x;
+    mirt_tensor *q = how->from_logits ? mirt_sigmoid(mirt_negative(x)) : mirt_scale(x, -1, 1);
+    t = mirt_scale(t, 1 - how->label_smoothing, how->label_smoothing / 2);
+    mirt_tensor *rest = mirt_scale(t, -1, 1);
+    mirt_tensor *entropy = how->from_logits ? mirt_subtract(mirt_softplus(x), mirt_multiply(x, t))
+                                            : mirt_negative(mirt_add(mirt_multiply(t, mirt__log_of_clipped(p)),
+                                                                     mirt_multiply(rest, mirt__log_of_clipped(q))));
+    mirt_tensor *wrong = mirt_add(mirt_multiply(t, q), mirt_multiply(rest, p));
+    if (how->apply_class_balancing)
+        entropy = mirt_multiply(entropy, mirt_scale(t, 2 * how->alpha - 1, 1 - how->alpha));
+    return mirt__mean_of_last(mirt_multiply(entropy, mirt__power_of_share(wrong, how->gamma)));
+}
+
+/* The sum of -t * log p * alpha * (1 - p)^gamma over classes. */
+static mirt_tensor *mirt__categorical_focal(const mirt_loss_options *how, mirt_tensor *x, mirt_tensor *t) {
+    mirt_tensor *p = how->from_logits ? mirt_softmax(x) : mirt_divide(x, mirt__along_last(MIRT__REDUCE_SUM, x, true));
+    p = mirt_clip(p, 1e-7f, 1 - 1e-7f);
+    t = mirt_scale(t, 1 - how->label_smoothing, how->label_smoothing / (float)mirt__last_dim(x));
+    mirt_tensor *weight = mirt_multiply(t, mirt_power(mirt_scale(p, -1, 1), how->gamma));
+    return mirt_scale(mirt__sum_of_last(mirt_multiply(weight, mirt_log(p))), -how->alpha, 0);
+}
+
 /* 1 - 2 sum(t x) / (sum(t) + sum(x) + 1e-7): a number for each place of the axes that are kept. Sums over rows are
    those of the global batch. */
-static mirt_tensor *mirt__dice(unsigned axes, mirt_tensor *x, mirt_tensor *labels) {
+static mirt_tensor *mirt__dice(unsigned axes, mirt_tensor *x, mirt_tensor *t) {
     if (!axes) axes = (1u << x->shape.rank) - 1;
-    mirt_tensor *sum[2] = {mirt_reduce_sum(mirt__binary_op(MIRT__MULTIPLY, labels, x), axes, false),
-                           mirt_reduce_sum(mirt__binary_op(MIRT__ADD, labels, x), axes, false)};
+    mirt_tensor *sum[2] = {mirt_reduce_sum(mirt_multiply(t, x), axes, false),
+                           mirt_reduce_sum(mirt_add(t, x), axes, false)};
     for (int i = 0; i < 2 && (axes & 1u); i++) { /* by themselves: the gradient of an all-reduce is of one tensor */
         if (!sum[i] || !mirt__all_reduce_op(&sum[i], 1, MIRT__ALL_REDUCE_SUM)) return NULL;
     }
-    mirt_tensor *dice = mirt__binary_op(MIRT__DIVIDE, sum[0], mirt__unary_op(MIRT__AFFINE, sum[1], 1, 1e-7f));
-    return mirt__unary_op(MIRT__AFFINE, dice, -2, 1);
+    return mirt_scale(mirt_divide(sum[0], mirt_scale(sum[1], 1, 1e-7f)), -2, 1);
 }
 
 MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, const mirt_loss_options *options, mirt_tensor *output,
                                      mirt_tensor *labels) {
     const mirt__loss_class *cls = &mirt__loss_table[loss];
     mirt_loss_options how = *options;
-    labels = mirt__labels_form(cls->sparse, labels, output);
-    if (loss == MIRT_DICE) return labels ? mirt__dice(how.axes, output, labels) : NULL;
+    mirt_tensor *t = mirt__labels_form(cls->sparse, labels, output);
+    if (!t) return NULL;
     mirt_tensor *x = mirt__loss_input(cls, output, &how.from_logits);
-    return mirt__loss_op(loss, &how, x, labels);
+    if (how.delta == 0) how.delta = 1;
+    if (how.alpha == 0) how.alpha = 0.25f;
+    if (how.gamma == 0 && !how.has_gamma) how.gamma = 2;
+    if (!mirt__labels_fit(x, t, cls->positions)) {
+        mirt__graph_poison(output->node->graph);
+        return NULL;
+    }
+    switch (loss) {
+    case MIRT_MEAN_ABSOLUTE_ERROR: return mirt__mean_of_last(mirt_abs(mirt_subtract(x, t)));
+    case MIRT_HUBER: return mirt__huber(mirt_subtract(x, t), how.delta);
+    case MIRT_HINGE: return mirt__mean_of_last(mirt__hinge(x, t));
+    case MIRT_SQUARED_HINGE: return mirt__mean_of_last(mirt_square(mirt__hinge(x, t)));
+    case MIRT_LOG_COSH: return mirt__log_cosh(mirt_subtract(x, t));
+    case MIRT_KL_DIVERGENCE: return mirt__kl_divergence(x, t);
+    case MIRT_COSINE_SIMILARITY:
+        return mirt_negative(mirt_multiply(mirt__sum_of_last(mirt_multiply(t, x)),
+                                           mirt_multiply(mirt__inverse_norm(x), mirt__inverse_norm(t))));
+    case MIRT_BINARY_FOCAL_CROSSENTROPY: return mirt__binary_focal(&how, x, t);
+    case MIRT_CATEGORICAL_FOCAL_CROSSENTROPY: return mirt__categorical_focal(&how, x, t);
+    case MIRT_DICE: return mirt__dice(how.axes, x, t);
+    default: return mirt__loss_op(loss, &how, x, t);
+    }
 }
 
 MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output,

@@ -217,23 +217,15 @@ MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metr
 }
 
 MIRT__LIB int mirt__metric_fields(const mirt__field **fields) {
-    static const mirt__field list[] = {MIRT__OPTIONAL_FIELD(mirt_metric_options, INT, k),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, FLOAT, threshold),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, INT, num_thresholds),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, from_logits),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, has_threshold),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, CURVE, curve),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, TEXT, name),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, AVERAGE, average),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, weighted),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, TEXT, output),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, INT, class_id),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, has_class_id),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, INT, num_classes),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, SIGNED, ignore_class),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, has_ignore_class),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, sparse_y_pred),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, LOSS, loss)};
+#define MIRT__OPTION(kind, member) MIRT__OPTIONAL_FIELD(mirt_metric_options, kind, member)
+    static const mirt__field list[] = {
+        MIRT__OPTION(INT, k), MIRT__OPTION(FLOAT, threshold), MIRT__OPTION(INT, num_thresholds),
+        MIRT__OPTION(BOOL, from_logits), MIRT__OPTION(BOOL, has_threshold), MIRT__OPTION(CURVE, curve),
+        MIRT__OPTION(TEXT, name), MIRT__OPTION(AVERAGE, average), MIRT__OPTION(BOOL, weighted),
+        MIRT__OPTION(TEXT, output), MIRT__OPTION(INT, class_id), MIRT__OPTION(BOOL, has_class_id),
+        MIRT__OPTION(INT, num_classes), MIRT__OPTION(SIGNED, ignore_class), MIRT__OPTION(BOOL, has_ignore_class),
+        MIRT__OPTION(BOOL, sparse_y_pred), MIRT__OPTION(LOSS, loss)};
+#undef MIRT__OPTION
     *fields = list;
     return MIRT__COUNT(list);
 }

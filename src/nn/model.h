@@ -56,6 +56,8 @@ typedef struct mirt__field {
 /* The field of a description that is one value. */
 #define MIRT__ONLY_FIELD(name, kind) {name, MIRT__FIELD_##kind, 0, false}
 #define MIRT__FIELDS(array) array, MIRT__COUNT(array)
+/* Whether all of them are zero (config_write.c). */
+MIRT__LIB bool mirt__fields_zero(const mirt__field *fields, int count, const void *object);
 /* What files call {"class_name", "config"}. */
 typedef struct mirt__object_class {
     const char *name;
@@ -411,6 +413,8 @@ MIRT__LIB int64_t mirt__label_count(const mirt_model *model, int output);
 /* The loss of each sample or position. `labels` as they are in the data. */
 MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, const mirt_loss_options *options, mirt_tensor *output,
                                      mirt_tensor *labels);
+/* Fields of mirt_loss_options; returns how many. */
+MIRT__LIB int mirt__loss_fields(const mirt__field **fields);
 /* Whether the loss, by `name` in messages, takes these options of an output of so many axes. */
 MIRT__LIB mirt_status mirt__loss_options_check(const char *name, mirt_loss loss, const mirt_loss_options *options,
                                                int rank);

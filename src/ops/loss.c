@@ -47,45 +47,35 @@ MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) {
     return mirt__apply(MIRT__OP_softmax, NULL, &x, 1);
 }
 
-#define MIRT__EACH_SPARSE true
-#define MIRT__EACH_CATEGORICAL true
-#define MIRT__EACH_SUMS true
-#define MIRT__EACH_VECTORS true
-#define MIRT__EACH_ELEMENTS false
-#define MIRT__EACH_RECORDED false
-#define MIRT__EACH_POSITION(loss, name, labels, activation) MIRT__EACH_##labels,
 /* Whether a node computes a value for each position, and not for each sample. */
 MIRT__TRAINING bool mirt__by_positions(const mirt__node *node) {
-    static const bool losses[] = {false, MIRT_LOSS_LIST(MIRT__EACH_POSITION)};
-    return node->id == MIRT__OP_accuracy ? node->a.kind != MIRT__ACCURACY_BINARY : losses[node->a.kind];
+    if (node->id == MIRT__OP_accuracy) return node->a.kind != MIRT__ACCURACY_BINARY;
+    return node->a.kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY || node->a.kind == MIRT_CATEGORICAL_CROSSENTROPY;
 }
-#undef MIRT__EACH_SPARSE
-#undef MIRT__EACH_CATEGORICAL
-#undef MIRT__EACH_SUMS
-#undef MIRT__EACH_VECTORS
-#undef MIRT__EACH_ELEMENTS
-#undef MIRT__EACH_RECORDED
-#undef MIRT__EACH_POSITION
 
 /* Elements that are compared with each other. */
 MIRT__TRAINING int64_t mirt__compared(const mirt__node *node) {
     return mirt__by_positions(node) ? mirt__last_dim(node->in[0]) : mirt__shape_count(&node->in[0]->shape);
 }
 
-MIRT__TRAINING bool mirt__compared_shape(mirt__node *node) {
-    const mirt_shape *x = &node->in[0]->shape, *labels = &node->in[1]->shape;
-    const bool sparse = node->in[1]->dtype != MIRT_FLOAT32, positions = mirt__by_positions(node);
-    const int64_t count = mirt__shape_count(x), classes = mirt__last_dim(node->in[0]);
+MIRT__TRAINING_LIB bool mirt__labels_fit(const mirt_tensor *x, const mirt_tensor *labels, bool positions) {
+    const int64_t count = mirt__shape_count(&x->shape), classes = mirt__last_dim(x);
+    const bool sparse = labels->dtype != MIRT_FLOAT32;
     char tx[96], tl[96];
-    if (!mirt__need_float(node, 1)) return false;
-    if (!mirt__is_batched(x) || !mirt__is_batched(labels))
+    if (!mirt__is_batched(&x->shape) || !mirt__is_batched(&labels->shape))
         return mirt__fail(MIRT_E_SHAPE, "a loss compares batches"), false;
-    if (mirt__shape_count(labels) != (sparse && classes ? count / classes : count) || (positions && x->rank < 2)) {
-        return mirt__fail(MIRT_E_SHAPE, "labels %s do not fit predictions %s", mirt__shape_text(labels, tl),
-                          mirt__shape_text(x, tx)),
-               false;
-    }
-    mirt_shape y = *x;
+    if (mirt__shape_count(&labels->shape) == (sparse && classes ? count / classes : count) &&
+        (!positions || x->shape.rank > 1))
+        return true;
+    return mirt__fail(MIRT_E_SHAPE, "labels %s do not fit predictions %s", mirt__shape_text(&labels->shape, tl),
+                      mirt__shape_text(&x->shape, tx)),
+           false;
+}
+
+MIRT__TRAINING bool mirt__compared_shape(mirt__node *node) {
+    const bool positions = mirt__by_positions(node);
+    mirt_shape y = node->in[0]->shape;
+    if (!mirt__need_float(node, 1) || !mirt__labels_fit(node->in[0], node->in[1], positions)) return false;
     y.rank = positions ? y.rank - 1 : 1;
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
@@ -135,9 +125,6 @@ MIRT__TRAINING_LIB mirt_tensor *mirt__loss_op(mirt_loss kind, const mirt_loss_op
     mirt__attrs a = mirt__attrs_of(MIRT__OP_loss);
     a.kind = (int)kind;
     MIRT__OF(&a, loss)->how = *how;
-    if (how->delta == 0) MIRT__OF(&a, loss)->how.delta = 1;
-    if (how->alpha == 0) MIRT__OF(&a, loss)->how.alpha = 0.25f;
-    if (how->gamma == 0 && !how->has_gamma) MIRT__OF(&a, loss)->how.gamma = 2;
     return mirt__apply_two(MIRT__OP_loss, &a, x, labels);
 }
 
