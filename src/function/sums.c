@@ -45,7 +45,6 @@ static mirt__counted mirt__counted_of(const mirt_function *f, mirt__program_kind
     c.labels = f->step.io[field];
     c.dtype = f->spec.field[field].dtype;
     c.width = mirt__shape_count(&f->spec.field[field].shape) / use->positions;
-    c.sparse = c.width == 1 && c.n > 1;
     if (use->options.weighted && f->spec.has_weights)
         c.weights = (const float *)f->step.io[f->spec.num_x + f->spec.num_y];
     if (use->options.weighted && kind == MIRT__TRAIN && t->num_class_weights) {

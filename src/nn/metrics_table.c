@@ -109,13 +109,13 @@ MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__me
     return MIRT_OK;
 }
 
-/* >>counting: the sums of a batch */
+/* >>labels and weights of a batch */
 
 static double mirt__label_at(const mirt__counted *c, int64_t i) { return mirt__element(c->labels, c->dtype, i); }
 
 /* The label of output j in a row; a class number means the index of the 1. */
 static double mirt__label_of(const mirt__counted *c, int64_t row, int64_t j) {
-    return c->sparse ? (double)(mirt__label_at(c, row) == (double)j) : mirt__label_at(c, row * c->n + j);
+    return c->width == 1 && c->n > 1 ? (double)(mirt__label_at(c, row) == (double)j) : mirt__label_at(c, row * c->n + j);
 }
 
 /* The class that a number means; -1: none of them. */
@@ -159,35 +159,62 @@ MIRT__LIB double mirt__sample_weight(const mirt__counted *c, int64_t sample) {
     return sum / (double)positions;
 }
 
-static void mirt__count_best(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
+/* >>values of a row, which are added up with its weight */
+
+static double mirt__is_best(const mirt__metric_use *use, const mirt__counted *c, int64_t row) {
     (void)use;
-    for (int64_t r = 0; r < c->rows; r++)
-        sum[0] += mirt__best_of(c->x + r * c->n, c->n) == mirt__class_of(c, r, c->n) ? mirt__row_weight(c, r) : 0;
+    return mirt__best_of(c->x + row * c->n, c->n) == mirt__class_of(c, row, c->n);
 }
 
 /* Like TensorFlow's in_top_k: fewer than k predictions are larger, and all are finite. */
-static void mirt__count_top_k(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
-    for (int64_t r = 0; r < c->rows; r++) {
-        const mirt__real *x = c->x + r * c->n;
-        const int64_t label = mirt__class_of(c, r, c->n);
-        bool good = label >= 0 && label < c->n && isfinite((double)x[label]);
-        int64_t larger = 0;
-        for (int64_t j = 0; good && j < c->n; j++) {
-            larger += x[j] > x[label];
-            good = isfinite((double)x[j]) && larger < use->options.k;
-        }
-        sum[0] += good ? mirt__row_weight(c, r) : 0;
+static double mirt__is_in_top_k(const mirt__metric_use *use, const mirt__counted *c, int64_t row) {
+    const mirt__real *x = c->x + row * c->n;
+    const int64_t label = mirt__class_of(c, row, c->n);
+    bool good = label >= 0 && label < c->n && isfinite((double)x[label]);
+    int64_t larger = 0;
+    for (int64_t j = 0; good && j < c->n; j++) {
+        larger += x[j] > x[label];
+        good = isfinite((double)x[j]) && larger < use->options.k;
     }
+    return good;
 }
 
-static void mirt__count_binary(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
+static double mirt__agreements(const mirt__metric_use *use, const mirt__counted *c, int64_t row) {
     const mirt__real threshold = use->options.threshold;
-    for (int64_t r = 0; r < c->rows; r++) {
-        const double weight = mirt__row_weight(c, r);
-        for (int64_t j = 0; j < c->n; j++)
-            sum[0] += mirt__label_of(c, r, j) == (c->x[r * c->n + j] > threshold ? 1.0 : 0.0) ? weight : 0;
-    }
+    double sum = 0;
+    for (int64_t j = 0; j < c->n; j++)
+        sum += mirt__label_of(c, row, j) == (c->x[row * c->n + j] > threshold ? 1.0 : 0.0);
+    return sum;
 }
+
+static double mirt__errors(const mirt__metric_use *use, const mirt__counted *c, int64_t row) {
+    double sum = 0;
+    for (int64_t i = row * c->n; i < (row + 1) * c->n; i++) {
+        const double off = fabs((double)c->x[i] - mirt__label_at(c, i));
+        sum += use->metric == MIRT_MAE ? off : off * off;
+    }
+    return sum;
+}
+
+static double mirt__correlation(const mirt__metric_use *use, const mirt__counted *c, int64_t row) {
+    double xx = 0, tt = 0, xt = 0;
+    (void)use;
+    for (int64_t i = row * c->n; i < (row + 1) * c->n; i++) {
+        const double x = (double)c->x[i], label = mirt__label_at(c, i);
+        xx += x * x;
+        tt += label * label;
+        xt += x * label;
+    }
+    xx = sqrt(xx);
+    tt = sqrt(tt);
+    return xt / ((xx > 1e-7 ? xx : 1e-7) * (tt > 1e-7 ? tt : 1e-7)); /* as Keras */
+}
+
+static void mirt__count_values(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
+    for (int64_t r = 0; r < c->rows; r++) sum[0] += mirt__row_weight(c, r) * use->cls->value(use, c, r);
+}
+
+/* >>other sums of a batch */
 
 /* Adds to the true positives, false positives and false negatives of output or class j. */
 static void mirt__count_hit(const mirt__metric_use *use, int64_t j, bool is, bool said, double weight, double *sum) {
@@ -261,17 +288,6 @@ static void mirt__count_buckets(const mirt__metric_use *use, const mirt__counted
     }
 }
 
-static void mirt__count_errors(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
-    const bool squared = use->metric != MIRT_MAE;
-    for (int64_t r = 0; r < c->rows; r++) {
-        const double weight = mirt__row_weight(c, r);
-        for (int64_t i = r * c->n; i < (r + 1) * c->n; i++) {
-            const double off = fabs((double)c->x[i] - mirt__label_at(c, i));
-            sum[0] += weight * (squared ? off * off : off);
-        }
-    }
-}
-
 /* Squares of errors, labels and their squares, by output. */
 static void mirt__count_variance(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
     (void)use;
@@ -286,22 +302,6 @@ static void mirt__count_variance(const mirt__metric_use *use, const mirt__counte
     }
 }
 
-static void mirt__count_cosine(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
-    (void)use;
-    for (int64_t r = 0; r < c->rows; r++) {
-        double xx = 0, tt = 0, xt = 0;
-        for (int64_t i = r * c->n; i < (r + 1) * c->n; i++) {
-            const double x = (double)c->x[i], label = mirt__label_at(c, i);
-            xx += x * x;
-            tt += label * label;
-            xt += x * label;
-        }
-        xx = sqrt(xx);
-        tt = sqrt(tt);
-        sum[0] += mirt__row_weight(c, r) * xt / ((xx > 1e-7 ? xx : 1e-7) * (tt > 1e-7 ? tt : 1e-7)); /* as Keras */
-    }
-}
-
 /* >>results of the sums */
 
 static double mirt__ratio(double a, double b) { return b != 0 ? a / b : 0; }
@@ -311,11 +311,8 @@ static double mirt__mean_of_rows(const mirt__metric_use *use, const double *sum,
 }
 
 static double mirt__mean_of_elements(const mirt__metric_use *use, const double *sum, double samples) {
-    return mirt__ratio(sum[0], samples * (double)use->positions * (double)use->n);
-}
-
-static double mirt__root_of_mean(const mirt__metric_use *use, const double *sum, double samples) {
-    return sqrt(mirt__mean_of_elements(use, sum, samples));
+    const double mean = mirt__ratio(sum[0], samples * (double)use->positions * (double)use->n);
+    return use->metric == MIRT_ROOT_MEAN_SQUARED_ERROR ? sqrt(mean) : mean;
 }
 
 /* Keras's uniform average; an output whose labels are all the same scores 0. */
@@ -398,37 +395,40 @@ static double mirt__auc_of(const mirt__metric_use *use, const double *sum, doubl
 /* >>the table */
 
 #define MIRT__SHARE MIRT_MODE_MAX, true
+#define MIRT__SCORE MIRT_MODE_MAX, false
 #define MIRT__ERROR MIRT_MODE_MIN, false
-#define MIRT__COUNT_OF_HITS MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_positives, mirt__number_of_hits
+#define MIRT__VALUES(value, per) NULL, 1, mirt__count_values, value, mirt__mean_of_##per
+#define MIRT__HITS(result) MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_positives, NULL, mirt__##result
 static const mirt__metric_class mirt__metric_table[] = {
-    {NULL, MIRT__TAKES_ANY, NULL, 0, NULL, NULL, MIRT_MODE_AUTO, false},
-    {"accuracy", MIRT__TAKES_BY_SHAPE, mirt__accuracy_record, 0, NULL, NULL, MIRT__SHARE},
-    {"binary_accuracy", MIRT__TAKES_VALUES, NULL, 1, mirt__count_binary, mirt__mean_of_elements, MIRT__SHARE},
-    {"categorical_accuracy", MIRT__TAKES_ONE_HOT, NULL, 1, mirt__count_best, mirt__mean_of_rows, MIRT__SHARE},
-    {"sparse_categorical_accuracy", MIRT__TAKES_NUMBERS, NULL, 1, mirt__count_best, mirt__mean_of_rows, MIRT__SHARE},
-    {"top_k_categorical_accuracy", MIRT__TAKES_ONE_HOT, NULL, 1, mirt__count_top_k, mirt__mean_of_rows, MIRT__SHARE},
-    {"sparse_top_k_categorical_accuracy", MIRT__TAKES_NUMBERS, NULL, 1, mirt__count_top_k, mirt__mean_of_rows,
-     MIRT__SHARE},
-    {"precision", MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_positives, mirt__share_of_hits, MIRT__SHARE},
-    {"recall", MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_positives, mirt__share_of_hits, MIRT__SHARE},
-    {"f1_score", MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_positives, mirt__share_of_hits, MIRT__SHARE},
-    {"auc", MIRT__TAKES_ANY, NULL, MIRT__SUMS_BUCKETS, mirt__count_buckets, mirt__auc_of, MIRT__SHARE},
-    {"mean_absolute_error", MIRT__TAKES_VALUES, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT__ERROR},
-    {"mean_squared_error", MIRT__TAKES_VALUES, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT__ERROR},
-    {"mean_io_u", MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_classes, mirt__share_of_hits, MIRT__SHARE},
-    {"true_positives", MIRT__COUNT_OF_HITS, MIRT_MODE_AUTO, false},
-    {"false_positives", MIRT__COUNT_OF_HITS, MIRT_MODE_AUTO, false},
-    {"true_negatives", MIRT__COUNT_OF_HITS, MIRT_MODE_AUTO, false},
-    {"false_negatives", MIRT__COUNT_OF_HITS, MIRT_MODE_AUTO, false},
-    {"root_mean_squared_error", MIRT__TAKES_VALUES, NULL, 1, mirt__count_errors, mirt__root_of_mean, MIRT__ERROR},
-    {"r2_score", MIRT__TAKES_VALUES, NULL, MIRT__SUMS_OUTPUTS, mirt__count_variance, mirt__explained, MIRT_MODE_MAX,
-     false},
-    {"cosine_similarity", MIRT__TAKES_VALUES, NULL, 1, mirt__count_cosine, mirt__mean_of_rows, MIRT_MODE_MAX, false},
-    {"loss", MIRT__TAKES_ANY, mirt__loss_metric_record, 0, NULL, NULL, MIRT__ERROR},
+    {NULL, MIRT__TAKES_ANY, NULL, 0, NULL, NULL, NULL, MIRT_MODE_AUTO, false},
+    {"accuracy", MIRT__TAKES_BY_SHAPE, mirt__accuracy_record, 0, NULL, NULL, NULL, MIRT__SHARE},
+    {"binary_accuracy", MIRT__TAKES_VALUES, MIRT__VALUES(mirt__agreements, elements), MIRT__SHARE},
+    {"categorical_accuracy", MIRT__TAKES_ONE_HOT, MIRT__VALUES(mirt__is_best, rows), MIRT__SHARE},
+    {"sparse_categorical_accuracy", MIRT__TAKES_NUMBERS, MIRT__VALUES(mirt__is_best, rows), MIRT__SHARE},
+    {"top_k_categorical_accuracy", MIRT__TAKES_ONE_HOT, MIRT__VALUES(mirt__is_in_top_k, rows), MIRT__SHARE},
+    {"sparse_top_k_categorical_accuracy", MIRT__TAKES_NUMBERS, MIRT__VALUES(mirt__is_in_top_k, rows), MIRT__SHARE},
+    {"precision", MIRT__HITS(share_of_hits), MIRT__SHARE},
+    {"recall", MIRT__HITS(share_of_hits), MIRT__SHARE},
+    {"f1_score", MIRT__HITS(share_of_hits), MIRT__SHARE},
+    {"auc", MIRT__TAKES_ANY, NULL, MIRT__SUMS_BUCKETS, mirt__count_buckets, NULL, mirt__auc_of, MIRT__SHARE},
+    {"mean_absolute_error", MIRT__TAKES_VALUES, MIRT__VALUES(mirt__errors, elements), MIRT__ERROR},
+    {"mean_squared_error", MIRT__TAKES_VALUES, MIRT__VALUES(mirt__errors, elements), MIRT__ERROR},
+    {"mean_io_u", MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_classes, NULL, mirt__share_of_hits, MIRT__SHARE},
+    {"true_positives", MIRT__HITS(number_of_hits), MIRT_MODE_AUTO, false},
+    {"false_positives", MIRT__HITS(number_of_hits), MIRT_MODE_AUTO, false},
+    {"true_negatives", MIRT__HITS(number_of_hits), MIRT_MODE_AUTO, false},
+    {"false_negatives", MIRT__HITS(number_of_hits), MIRT_MODE_AUTO, false},
+    {"root_mean_squared_error", MIRT__TAKES_VALUES, MIRT__VALUES(mirt__errors, elements), MIRT__ERROR},
+    {"r2_score", MIRT__TAKES_VALUES, NULL, MIRT__SUMS_OUTPUTS, mirt__count_variance, NULL, mirt__explained,
+     MIRT__SCORE},
+    {"cosine_similarity", MIRT__TAKES_VALUES, MIRT__VALUES(mirt__correlation, rows), MIRT__SCORE},
+    {"loss", MIRT__TAKES_ANY, mirt__loss_metric_record, 0, NULL, NULL, NULL, MIRT__ERROR},
 };
 #undef MIRT__SHARE
+#undef MIRT__SCORE
 #undef MIRT__ERROR
-#undef MIRT__COUNT_OF_HITS
+#undef MIRT__VALUES
+#undef MIRT__HITS
 MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__metric_table) == MIRT__METRIC_COUNT, "a row for each metric");
 
 MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric) {
@@ -452,7 +452,7 @@ MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric
         return mirt__accuracy_kind_of(model, use->output) == MIRT__ACCURACY_BINARY && !use->options.from_logits;
     const bool one = use->n == 1 && !use->options.sparse_y_pred; /* mean IoU of it */
     return use->cls &&
-           (use->cls->count == mirt__count_binary || use->cls->count == mirt__count_positives ||
+           (use->cls->value == mirt__agreements || use->cls->count == mirt__count_positives ||
             (use->cls->count == mirt__count_classes && one)) &&
            !use->options.from_logits && use->options.threshold == 0.5f && !(loss && loss->undo == MIRT_SOFTMAX);
 }

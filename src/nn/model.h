@@ -125,8 +125,7 @@ typedef struct mirt__counted {
     const mirt__real *x; /* predictions [rows, n] */
     const void *labels;  /* [rows, width] */
     mirt_dtype dtype;
-    int64_t width;       /* n, or the number of classes; 1: */
-    bool sparse;         /* class numbers, of n > 1 outputs */
+    int64_t width;       /* n, or the number of classes; 1 where n > 1: class numbers */
     /* of a weighted metric; NULL: all are 1 */
     const float *weights;       /* [samples] */
     const float *class_weights; /* [num_class_weights] */
@@ -151,6 +150,7 @@ typedef struct mirt__metric_class {
        the sum of the samples' weights. */
     int sums;
     void (*count)(const mirt__metric_use *use, const mirt__counted *batch, double *sums);
+    double (*value)(const mirt__metric_use *use, const mirt__counted *batch, int64_t row); /* a row's, or NULL */
     double (*result)(const mirt__metric_use *use, const double *sums, double samples);
     mirt_mode direction;
     bool share; /* from 0 to 1 */
