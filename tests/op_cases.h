@@ -426,7 +426,9 @@ static mirt_tensor *loss_of(mirt_loss loss, bool from_logits, mirt_tensor *x, mi
 static mirt_tensor *softmax_as_it_is(mirt_tensor *x) { return mirt_scale(mirt_softmax(x), 1, 0); }
 static mirt_tensor *sigmoid_as_it_is(mirt_tensor *x) { return mirt_scale(mirt_sigmoid(x), 1, 0); }
 static mirt_tensor *values_for(mirt_loss loss, mirt_tensor *x) {
-    return loss == MIRT_KL_DIVERGENCE || loss == MIRT_DICE ? mirt_sigmoid(x) : x;
+    const bool shares = loss == MIRT_KL_DIVERGENCE || loss == MIRT_DICE || loss == MIRT_TVERSKY ||
+                        loss == MIRT_POISSON || loss == MIRT_MEAN_SQUARED_LOGARITHMIC_ERROR;
+    return shares ? mirt_sigmoid(x) : x;
 }
 #define SPARSE_CASE(loss, logits) loss_of(loss, logits, batch(x, v[0]), classes(x))
 #define CATEGORICAL_CASE(loss, logits) loss_of(loss, logits, batch(x, v[0]), one_hot_classes(x, 5))

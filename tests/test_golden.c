@@ -259,7 +259,7 @@ static void check_pool_layer(const golden_pool *c, int number) {
 static void check_loss(const golden_loss *c, int number) {
     int tables;
     const mirt__kernels *const *table = mirt__kernel_tables(&tables);
-    bool sparse = c->kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    bool sparse = mirt__loss_class_get(c->kind)->sparse;
     int32_t classes[16];
     for (int i = 0; sparse && i < c->rows; i++) classes[i] = (int32_t)c->labels[i];
     for (int t = 0; t < tables; t++) {
@@ -305,7 +305,7 @@ static void check_loss_evaluated(const golden_loss *c, int number) {
     mirt_model *m = mirt_model_create(s, "loss");
     mirt_logs logs;
     memset(&logs, 0, sizeof logs);
-    bool sparse = c->kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    bool sparse = mirt__loss_class_get(c->kind)->sparse;
     mirt_model_output(m, mirt_activation(mirt_input(m, MIRT_SHAPE(c->n)), MIRT_LINEAR));
     mirt_compile_desc d = compile_for(c->kind, false);
     d.loss_options[0] = c->how;

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 enum { ROWS = 13, H = 5, W = 3, CLASSES = 4, PIXELS = H * W, BATCH = 5, WEIGHTS = 64 };
-static float x_values[ROWS * PIXELS * 2], one_hot[ROWS * PIXELS * CLASSES];
-static uint8_t classes[ROWS * PIXELS];
+static float x_values[ROWS * PIXELS * 2], one_hot[ROWS * PIXELS * CLASSES], positive[ROWS * PIXELS * CLASSES];
+static uint8_t classes[ROWS * PIXELS], all_classes[ROWS * PIXELS];
 
 static void draw(void) {
     mirt__random random = mirt__random_stream(5, 6);
@@ -17,7 +17,9 @@ static void draw(void) {
     for (int i = 0; i < ROWS * PIXELS; i++) {
         const int c = (int)mirt__random_below(&random, CLASSES + 1);
         classes[i] = (uint8_t)(c == CLASSES ? 255 : c);
+        all_classes[i] = (uint8_t)(c % CLASSES);
         for (int j = 0; j < CLASSES; j++) one_hot[i * CLASSES + j] = j == c ? 1.0f : 0.0f;
+        for (int j = 0; j < CLASSES; j++) positive[i * CLASSES + j] = one_hot[i * CLASSES + j] + 1;
     }
 }
 
@@ -39,7 +41,19 @@ static const loss_case cases[] = {
     {MIRT_COSINE_SIMILARITY, {.delta = 0}},
     {MIRT_DICE, {.axes = 0}},
     {MIRT_DICE, {.axes = 0xe}},
+    {MIRT_TVERSKY, {.axes = 0, .alpha = 0.25f, .beta = 1.5f}},
+    {MIRT_TVERSKY, {.axes = 0xe}},
+    {MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY, {.from_logits = true, .q = 0.75f}},
+    {MIRT_CATEGORICAL_HINGE, {.delta = 0}},
+    {MIRT_POISSON, {.delta = 0}},
+    {MIRT_MEAN_SQUARED_LOGARITHMIC_ERROR, {.delta = 0}},
+    {MIRT_MEAN_ABSOLUTE_PERCENTAGE_ERROR, {.delta = 0}},
 };
+
+static bool is_of_shares(const loss_case *c) {
+    return c->loss == MIRT_DICE || c->loss == MIRT_TVERSKY || c->loss == MIRT_POISSON ||
+           c->loss == MIRT_MEAN_SQUARED_LOGARITHMIC_ERROR;
+}
 
 static mirt_model *pixel_model(mirt_strategy *s, const loss_case *c) {
     mirt_conv2d_desc conv;
@@ -50,7 +64,7 @@ static mirt_model *pixel_model(mirt_strategy *s, const loss_case *c) {
     conv.kernel[0] = 1;
     mirt_model *m = mirt_model_create(s, "pixels");
     mirt_tensor *y = mirt_conv2d(mirt_input(m, MIRT_SHAPE(H, W, 2)), &conv);
-    mirt_model_output(m, c->loss == MIRT_DICE ? mirt_sigmoid(y) : y);
+    mirt_model_output(m, is_of_shares(c) ? mirt_sigmoid(y) : y);
     d.optimizer = mirt_sgd(0.5f, 0, false);
     d.loss = c->loss;
     d.loss_options[0] = c->how;
@@ -58,14 +72,15 @@ static mirt_model *pixel_model(mirt_strategy *s, const loss_case *c) {
     return m;
 }
 
-static bool is_sparse(const loss_case *c) { return c->loss == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY; }
+static bool is_sparse(const loss_case *c) { return mirt__loss_class_get(c->loss)->sparse; }
 
 static mirt_dataset *pixel_data(const loss_case *c) {
     const mirt_array x = mirt_make_array(x_values, MIRT_FLOAT32, MIRT_SHAPE(ROWS, H, W, 2));
-    return mirt_batch(mirt_arrays(x, is_sparse(c) ? mirt_make_array(classes, MIRT_UINT8, MIRT_SHAPE(ROWS, H, W, 1))
-                                                  : mirt_make_array(one_hot, MIRT_FLOAT32,
-                                                                    MIRT_SHAPE(ROWS, H, W, CLASSES))),
-                      BATCH);
+    mirt_array y = mirt_make_array(c->loss == MIRT_MEAN_ABSOLUTE_PERCENTAGE_ERROR ? positive : one_hot, MIRT_FLOAT32,
+                                   MIRT_SHAPE(ROWS, H, W, CLASSES));
+    if (is_sparse(c))
+        y = mirt_make_array(c->how.has_ignore_class ? classes : all_classes, MIRT_UINT8, MIRT_SHAPE(ROWS, H, W, 1));
+    return mirt_batch(mirt_arrays(x, y), BATCH);
 }
 
 static bool record_loop(mirt_function *f, void *user) {
@@ -174,6 +189,11 @@ static void check_options(void) {
         {MIRT_HUBER, {.delta = -1}, "delta is -1; it must be positive and finite"},
         {MIRT_BINARY_FOCAL_CROSSENTROPY, {.alpha = -1}, "alpha is -1"},
         {MIRT_BINARY_FOCAL_CROSSENTROPY, {.gamma = nan_}, "they must be finite"},
+        {MIRT_TVERSKY, {.gamma = 1}, "tversky has no option gamma"},
+        {MIRT_TVERSKY, {.beta = nan_}, "tversky: beta is nan; it must be finite and not negative"},
+        {MIRT_DICE, {.beta = 1}, "dice has no option beta"},
+        {MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY, {.q = 1}, "q is 1; it must be between 0 and 1"},
+        {MIRT_POISSON, {.q = 0.5f}, "poisson has no option q"},
         {MIRT_DICE, {.axes = 0x10}, "the output has 4 axes, those of the sums are 0x10"},
     };
     mirt_strategy *s = strategy_of(1, 1, 1);

@@ -166,7 +166,13 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
     X(MIRT_COSINE_SIMILARITY, cosine_similarity, VALUES, MIRT_LINEAR) \
     X(MIRT_BINARY_FOCAL_CROSSENTROPY, binary_focal_crossentropy, VALUES, MIRT_SIGMOID) \
     X(MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, categorical_focal_crossentropy, CATEGORICAL, MIRT_SOFTMAX) \
-    X(MIRT_DICE, dice, VALUES, MIRT_LINEAR)
+    X(MIRT_DICE, dice, VALUES, MIRT_LINEAR) \
+    X(MIRT_TVERSKY, tversky, VALUES, MIRT_LINEAR) \
+    X(MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY, categorical_generalized_cross_entropy, SPARSE, MIRT_SOFTMAX) \
+    X(MIRT_CATEGORICAL_HINGE, categorical_hinge, CATEGORICAL, MIRT_LINEAR) \
+    X(MIRT_POISSON, poisson, VALUES, MIRT_LINEAR) \
+    X(MIRT_MEAN_ABSOLUTE_PERCENTAGE_ERROR, mean_absolute_percentage_error, VALUES, MIRT_LINEAR) \
+    X(MIRT_MEAN_SQUARED_LOGARITHMIC_ERROR, mean_squared_logarithmic_error, VALUES, MIRT_LINEAR)
 #define MIRT__LOSS_VALUE(loss, name, labels, activation) loss,
 typedef enum mirt_loss { MIRT_LOSS_NONE = 0, MIRT_LOSS_LIST(MIRT__LOSS_VALUE) MIRT__LOSS_COUNT } mirt_loss;
 #undef MIRT__LOSS_VALUE
@@ -181,8 +187,11 @@ typedef struct mirt_loss_options {
     float alpha, gamma;    /* focal: default 0.25 and 2 */
     bool has_gamma;        /* gamma is as given, 0 too */
     bool apply_class_balancing; /* binary focal: alpha weighs class 1, and 1 - alpha class 0 */
-    unsigned axes;         /* dice: a ratio of sums over these, as in mirt_reduce_sum: 0xe, of (rows, height, width, 1),
-                              is a ratio for each sample; 0: one of the global batch, as in Keras */
+    unsigned axes;         /* dice, tversky: a ratio of sums over these, as in mirt_reduce_sum: 0xe, of (rows, height,
+                              width, 1), is a ratio for each sample; 0: one of the global batch, as in Keras */
+    float beta;            /* tversky: the weight of outputs where the label is 0; `alpha` is that of labels where the
+                              output is 0, as in Keras; both 0: 0.5 each */
+    float q;               /* generalized crossentropy: between 0 and 1, default 0.5 */
 } mirt_loss_options;
 /* By default the loss is the mean over the global batch and over each sample's positions, such as height and width.
    MIRT_SUM adds up both; a loss over several batches then is, as in Keras, the mean of their sums, weighted by their

@@ -68,6 +68,8 @@ static const char *mirt__loss_takes(mirt_loss loss) {
     case MIRT_CATEGORICAL_FOCAL_CROSSENTROPY: return "label_smoothing, alpha, gamma";
     case MIRT_HUBER: return "delta";
     case MIRT_DICE: return "axes";
+    case MIRT_TVERSKY: return "axes, alpha, beta";
+    case MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY: return "q";
     default: return "";
     }
 }
@@ -78,7 +80,7 @@ MIRT__LIB int mirt__loss_fields(const mirt__field **fields) {
         MIRT__OPTION(BOOL, from_logits), MIRT__OPTION(FLOAT, label_smoothing), MIRT__OPTION(BOOL, has_ignore_class),
         MIRT__OPTION(SIGNED, ignore_class), MIRT__OPTION(FLOAT, delta), MIRT__OPTION(FLOAT, alpha),
         MIRT__OPTION(FLOAT, gamma), MIRT__OPTION(BOOL, has_gamma), MIRT__OPTION(BOOL, apply_class_balancing),
-        MIRT__OPTION(INT, axes)};
+        MIRT__OPTION(INT, axes), MIRT__OPTION(FLOAT, beta), MIRT__OPTION(FLOAT, q)};
 #undef MIRT__OPTION
     *fields = list;
     return MIRT__COUNT(list);
@@ -104,6 +106,10 @@ MIRT__LIB mirt_status mirt__loss_options_check(const char *name, mirt_loss loss,
     if (!(o->alpha >= 0 && o->alpha <= FLT_MAX && o->gamma >= 0 && o->gamma <= FLT_MAX))
         return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g and gamma %g; they must be finite and not negative", name,
                           (double)o->alpha, (double)o->gamma);
+    if (!(o->beta >= 0 && o->beta <= FLT_MAX))
+        return mirt__fail(MIRT_E_INVALID, "%s: beta is %g; it must be finite and not negative", name, (double)o->beta);
+    if (!(o->q >= 0 && o->q < 1))
+        return mirt__fail(MIRT_E_INVALID, "%s: q is %g; it must be between 0 and 1", name, (double)o->q);
     if (o->axes >> rank)
         return mirt__fail(MIRT_E_INVALID, "%s: the output has %d axes, those of the sums are 0x%x", name, rank,
                           o->axes);
@@ -241,6 +247,12 @@ static mirt_tensor *mirt__hinge(mirt_tensor *x, mirt_tensor *t) {
     return mirt_relu(mirt_scale(mirt_multiply(mirt_subtract(t, zero), x), -1, 1));
 }
 
+/* By how much the largest output of another class is not at least 1 below `own`, the label's. */
+static mirt_tensor *mirt__categorical_hinge(mirt_tensor *x, mirt_tensor *own) {
+    mirt_tensor *other = mirt__along_last(MIRT__REDUCE_MAX, mirt_subtract(x, own), false);
+    return mirt_relu(mirt_scale(mirt_subtract(other, mirt__sum_of_last(own)), 1, 1));
+}
+
 /* log(cosh(off)) in the form that cannot overflow. */
 static mirt_tensor *mirt__log_cosh(mirt_tensor *off) {
     mirt_tensor *size = mirt_abs(off);
@@ -284,17 +296,35 @@ static mirt_tensor *mirt__categorical_focal(const mirt_loss_options *how, mirt_t
     return mirt_scale(mirt__sum_of_last(mirt_multiply(weight, mirt_log(p))), -how->alpha, 0);
 }
 
-/* 1 - 2 sum(t x) / (sum(t) + sum(x) + 1e-7): a number for each place of the axes that are kept. Sums over rows are
-   those of the global batch. */
-static mirt_tensor *mirt__dice(unsigned axes, mirt_tensor *x, mirt_tensor *t) {
-    if (!axes) axes = (1u << x->shape.rank) - 1;
-    mirt_tensor *sum[2] = {mirt_reduce_sum(mirt_multiply(t, x), axes, false),
-                           mirt_reduce_sum(mirt_add(t, x), axes, false)};
-    for (int i = 0; i < 2 && (axes & 1u); i++) { /* by themselves: the gradient of an all-reduce is of one tensor */
+/* 1 - factor * the sum of `part` / the sum of `whole`: a number for each place of the axes that are kept. Sums over
+   rows are those of the global batch. */
+static mirt_tensor *mirt__overlap_loss(unsigned axes, float factor, mirt_tensor *part, mirt_tensor *whole) {
+    mirt_tensor *sum[2] = {part, whole};
+    for (int i = 0; i < 2; i++) { /* by themselves: the gradient of an all-reduce is of one tensor */
+        if (!sum[i]) return NULL;
+        sum[i] = mirt__reduce_op(MIRT__REDUCE_SUM, sum[i], axes ? axes : (1u << sum[i]->shape.rank) - 1, false);
+        if (axes && !(axes & 1u)) continue;
         if (!sum[i] || !mirt__all_reduce_op(&sum[i], 1, MIRT__ALL_REDUCE_SUM)) return NULL;
     }
-    return mirt_scale(mirt_divide(sum[0], mirt_scale(sum[1], 1, 1e-7f)), -2, 1);
+    return mirt_scale(mirt_divide(sum[0], mirt_scale(sum[1], 1, 1e-7f)), -factor, 1);
 }
+
+/* Of hits t x, of missed labels t (1 - x), and of outputs without a label x (1 - t). */
+static mirt_tensor *mirt__tversky(const mirt_loss_options *how, mirt_tensor *x, mirt_tensor *t) {
+    const bool even = how->alpha == 0 && how->beta == 0;
+    const float alpha = even ? 0.5f : how->alpha, beta = even ? 0.5f : how->beta;
+    mirt_tensor *hits = mirt_multiply(t, x), *others = mirt_add(mirt_scale(t, alpha, 0), mirt_scale(x, beta, 0));
+    return mirt__overlap_loss(how->axes, 1, hits, mirt_add(mirt_scale(hits, 1 - alpha - beta, 0), others));
+}
+
+/* (1 - p^q) / q of the label's probability p. Zhang & Sabuncu 2018. */
+static mirt_tensor *mirt__generalized_crossentropy(const mirt_loss_options *how, mirt_tensor *x, mirt_tensor *t) {
+    const float q = how->q != 0 ? how->q : 0.5f;
+    mirt_tensor *p = mirt_multiply(how->from_logits ? mirt_softmax(x) : x, mirt_one_hot(t, mirt__last_dim(x)));
+    return mirt_scale(mirt__power_of_share(mirt__sum_of_last(p), q), -1 / q, 1 / q);
+}
+
+static mirt_tensor *mirt__log_1p(mirt_tensor *x) { return mirt_log(mirt_scale(mirt__not_below(x, 1e-7f), 1, 1)); }
 
 MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, const mirt_loss_options *options, mirt_tensor *output,
                                      mirt_tensor *labels) {
@@ -322,7 +352,17 @@ MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, const mirt_loss_options *op
                                            mirt_multiply(mirt__inverse_norm(x), mirt__inverse_norm(t))));
     case MIRT_BINARY_FOCAL_CROSSENTROPY: return mirt__binary_focal(&how, x, t);
     case MIRT_CATEGORICAL_FOCAL_CROSSENTROPY: return mirt__categorical_focal(&how, x, t);
-    case MIRT_DICE: return mirt__dice(how.axes, x, t);
+    case MIRT_DICE: return mirt__overlap_loss(how.axes, 2, mirt_multiply(t, x), mirt_add(t, x));
+    case MIRT_TVERSKY: return mirt__tversky(options, x, t);
+    case MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY: return mirt__generalized_crossentropy(&how, x, t);
+    case MIRT_CATEGORICAL_HINGE: return mirt__categorical_hinge(x, mirt_multiply(t, x));
+    case MIRT_POISSON:
+        return mirt__mean_of_last(mirt_subtract(x, mirt_multiply(t, mirt_log(mirt_scale(x, 1, 1e-7f)))));
+    case MIRT_MEAN_ABSOLUTE_PERCENTAGE_ERROR:
+        t = mirt_divide(mirt_abs(mirt_subtract(x, t)), mirt__not_below(mirt_abs(t), 1e-7f));
+        return mirt_scale(mirt__mean_of_last(t), 100, 0);
+    case MIRT_MEAN_SQUARED_LOGARITHMIC_ERROR:
+        return mirt__mean_of_last(mirt_square(mirt_subtract(mirt__log_1p(x), mirt__log_1p(t))));
     default: return mirt__loss_op(loss, &how, x, t);
     }
 }

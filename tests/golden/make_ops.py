@@ -181,7 +181,8 @@ def losses():
         ignored, gamma, axes = o.pop("ignore_class", None), o.pop("gamma", None), o.pop("axis", ())
         fields = (int(o.pop("from_logits", 0)), o.pop("label_smoothing", 0), int(ignored is not None), ignored or 0,
                   o.pop("delta", 0), o.pop("alpha", 0), gamma or 0, int(gamma is not None),
-                  int(o.pop("apply_class_balancing", 0)), sum(1 << axis for axis in axes))
+                  int(o.pop("apply_class_balancing", 0)), sum(1 << axis for axis in axes), o.pop("beta", 0),
+                  o.pop("q", 0))
         assert not o
         return "{%s}" % ", ".join("%rf" % f if isinstance(f, float) else str(f) for f in fields)
 
@@ -262,6 +263,17 @@ def losses():
     add("kl_divergence", None, share, soft)
     add("cosine_similarity", None, x, t)
     add("dice", None, binary, np.round(labels), axis=(1,))
+    add("tversky", None, binary, labels, axis=(1,))
+    add("tversky", None, binary, labels, axis=(1,), alpha=0.25, beta=1.5)
+    for q in (0.5, 0.75):
+        add("categorical_generalized_cross_entropy", None, share, [0, 1, 6, 3, 5], q=q)
+    add("categorical_hinge", None, x, one_hot[:4])
+    add("poisson", None, share, soft)
+    for outputs, targets in ((share, soft), (x, t)):  # also negative ones
+        add("mean_squared_logarithmic_error", None, outputs, targets)
+    t[0, 0] = 0  # what divides is 1e-7
+    add("mean_absolute_percentage_error", None, x[:1], t[:1])
+    add("mean_absolute_percentage_error", None, x[1:], t[1:])
     table("loss", rows)
 
     rows = []

@@ -1371,109 +1371,319 @@ static const double golden_284[] = {
     -0.22439017, 0.398915894, -0.22439017, -0.232212994, -0.232212994, 0.10320577, -0.358679766, 0.179519214,
     -0.358679766, 0.0457346661, 0.0457346661, -0.358254889
 };
-
-static const golden_loss golden_loss_cases[] = {
-    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1, 5, 7, golden_65, golden_66, golden_67, golden_68, golden_69, {1, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_CATEGORICAL_CROSSENTROPY, 1, 5, 7, golden_70, golden_71, golden_72, golden_73, golden_74, {1, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 0, 5, 7, golden_75, golden_76, golden_77, golden_78, golden_79, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_CATEGORICAL_CROSSENTROPY, 0, 5, 7, golden_80, golden_81, golden_82, golden_83, golden_84, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_BINARY_CROSSENTROPY, 1, 4, 3, golden_85, golden_86, golden_87, golden_88, golden_89, {1, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_BINARY_CROSSENTROPY, 0, 4, 3, golden_90, golden_91, golden_92, golden_93, golden_94, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_BINARY_CROSSENTROPY, 1, 4, 1, golden_95, golden_96, golden_97, golden_98, golden_99, {1, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_MEAN_SQUARED_ERROR, 0, 4, 5, golden_100, golden_101, golden_102, golden_103, golden_104, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_MEAN_SQUARED_ERROR, 0, 3, 1, golden_105, golden_106, golden_107, golden_108, golden_109, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1, 5, 7, golden_110, golden_111, golden_112, golden_113, golden_114, {1, 0.125f, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1, 5, 7, golden_115, golden_116, golden_117, golden_118, golden_119, {1, 0, 1, 255, 0, 0, 0, 0, 0, 0}},
-    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1, 5, 7, golden_120, golden_121, golden_122, golden_123, golden_124, {1, 0, 1, -1, 0, 0, 0, 0, 0, 0}},
-    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1, 5, 7, golden_125, golden_126, golden_127, golden_128, golden_129, {1, 0, 1, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_CATEGORICAL_CROSSENTROPY, 1, 5, 7, golden_130, golden_131, golden_132, golden_133, golden_134, {1, 0.25f, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, 1, 5, 7, golden_135, golden_136, golden_137, golden_138, golden_139, {1, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, 1, 5, 7, golden_140, golden_141, golden_142, golden_143, golden_144, {1, 0.125f, 0, 0, 0, 0.5f, 1.5f, 1, 0, 0}},
-    {MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, 1, 5, 7, golden_145, golden_146, golden_147, golden_148, golden_149, {1, 0, 0, 0, 0, 0, 0, 1, 0, 0}},
-    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 0, 5, 7, golden_150, golden_151, golden_152, golden_153, golden_154, {0, 0.125f, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 0, 5, 7, golden_155, golden_156, golden_157, golden_158, golden_159, {0, 0, 1, 255, 0, 0, 0, 0, 0, 0}},
-    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 0, 5, 7, golden_160, golden_161, golden_162, golden_163, golden_164, {0, 0, 1, -1, 0, 0, 0, 0, 0, 0}},
-    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 0, 5, 7, golden_165, golden_166, golden_167, golden_168, golden_169, {0, 0, 1, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_CATEGORICAL_CROSSENTROPY, 0, 5, 7, golden_170, golden_171, golden_172, golden_173, golden_174, {0, 0.25f, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, 0, 5, 7, golden_175, golden_176, golden_177, golden_178, golden_179, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, 0, 5, 7, golden_180, golden_181, golden_182, golden_183, golden_184, {0, 0.125f, 0, 0, 0, 0.5f, 1.5f, 1, 0, 0}},
-    {MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, 0, 5, 7, golden_185, golden_186, golden_187, golden_188, golden_189, {0, 0, 0, 0, 0, 0, 0, 1, 0, 0}},
-    {MIRT_BINARY_CROSSENTROPY, 1, 4, 3, golden_190, golden_191, golden_192, golden_193, golden_194, {1, 0.25f, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_BINARY_FOCAL_CROSSENTROPY, 1, 4, 3, golden_195, golden_196, golden_197, golden_198, golden_199, {1, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_BINARY_FOCAL_CROSSENTROPY, 1, 4, 3, golden_200, golden_201, golden_202, golden_203, golden_204, {1, 0.125f, 0, 0, 0, 0.75f, 1.5f, 1, 1, 0}},
-    {MIRT_BINARY_FOCAL_CROSSENTROPY, 1, 2, 3, golden_205, golden_206, golden_207, golden_208, golden_209, {1, 0, 0, 0, 0, 0, 0, 1, 0, 0}},
-    {MIRT_BINARY_CROSSENTROPY, 0, 4, 3, golden_210, golden_211, golden_212, golden_213, golden_214, {0, 0.25f, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_BINARY_FOCAL_CROSSENTROPY, 0, 4, 3, golden_215, golden_216, golden_217, golden_218, golden_219, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_BINARY_FOCAL_CROSSENTROPY, 0, 4, 3, golden_220, golden_221, golden_222, golden_223, golden_224, {0, 0.125f, 0, 0, 0, 0.75f, 1.5f, 1, 1, 0}},
-    {MIRT_BINARY_FOCAL_CROSSENTROPY, 0, 2, 3, golden_225, golden_226, golden_227, golden_228, golden_229, {0, 0, 0, 0, 0, 0, 0, 1, 0, 0}},
-    {MIRT_MEAN_ABSOLUTE_ERROR, 0, 4, 7, golden_230, golden_231, golden_232, golden_233, golden_234, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_HUBER, 0, 4, 7, golden_235, golden_236, golden_237, golden_238, golden_239, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_HUBER, 0, 4, 7, golden_240, golden_241, golden_242, golden_243, golden_244, {0, 0, 0, 0, 0.25f, 0, 0, 0, 0, 0}},
-    {MIRT_LOG_COSH, 0, 4, 7, golden_245, golden_246, golden_247, golden_248, golden_249, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_HINGE, 0, 4, 7, golden_250, golden_251, golden_252, golden_253, golden_254, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_SQUARED_HINGE, 0, 4, 7, golden_255, golden_256, golden_257, golden_258, golden_259, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_HINGE, 0, 4, 7, golden_260, golden_261, golden_262, golden_263, golden_264, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_SQUARED_HINGE, 0, 4, 7, golden_265, golden_266, golden_267, golden_268, golden_269, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_KL_DIVERGENCE, 0, 5, 7, golden_270, golden_271, golden_272, golden_273, golden_274, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_COSINE_SIMILARITY, 0, 4, 7, golden_275, golden_276, golden_277, golden_278, golden_279, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
-    {MIRT_DICE, 0, 4, 3, golden_280, golden_281, golden_282, golden_283, golden_284, {0, 0, 0, 0, 0, 0, 0, 0, 0, 2}}
+static const float golden_285[] = {
+    0.5f, 0.899999976f, 0.100000001f, 0.0f, 1.0f, 0.25f, 0.00100000005f, 0.0f, 1.0f, 0.75f, 0.600000024f,
+    0.300000012f
+};
+static const float golden_286[] = {
+    0.0f, 1.0f, 0.0f, 1.0f, 1.0f, 0.0f, 1.0f, 0.0f, 1.0f, 0.0f, 0.25f, 1.0f
+};
+static const float golden_287[] = {
+    0.364739537f, 0.701650143f, 0.298744798f, 0.419140339f
+};
+static const double golden_288[] = {
+    0.28000007, 0.384615422, 0.332889081, 0.689655185
+};
+static const double golden_289[] = {
+    0.105044969, -0.18674664, 0.105044969, -0.298927861, -0.298927861, 0.132856815, -0.132686988, 0.0664098311,
+    -0.132686988, 0.0448544897, -0.0274110801, -0.244207789
+};
+static const float golden_290[] = {
+    0.5f, 0.899999976f, 0.100000001f, 0.0f, 1.0f, 0.25f, 0.00100000005f, 0.0f, 1.0f, 0.75f, 0.600000024f,
+    0.300000012f
+};
+static const float golden_291[] = {
+    0.0f, 1.0f, 0.0f, 1.0f, 1.0f, 0.0f, 1.0f, 0.0f, 1.0f, 0.0f, 0.25f, 1.0f
+};
+static const float golden_292[] = {
+    0.361046433f, 0.39435935f, 0.364114165f, -0.365031242f
+};
+static const double golden_293[] = {
+    0.506849351, 0.384615422, 0.199680256, 0.816326534
+};
+static const double golden_294[] = {
+    0.146342692, -0.124662307, 0.146342692, -0.130675286, -0.130675286, 0.224014751, -0.116376843, 0.349479591,
+    -0.116376843, -0.041048908, 0.00133028934, 0.128467881
+};
+static const float golden_295[] = {
+    0.621549726f, 0.820433795f, 0.689967871f, 0.7872805f, 0.307049334f, 0.655792415f, 0.539446473f, 0.0f, 1.0f,
+    0.087014854f, 0.784294605f, 0.97121346f, 0.913619936f, 0.960760236f, 0.62625289f, 0.539849341f, 0.0762017965f,
+    0.14836657f, 0.701000512f, 0.261837244f, 0.834908128f, 0.079723224f, 0.214131027f, 0.00804853439f, 0.130752802f,
+    0.13639991f, 0.203740612f, 0.131825939f, 0.986680925f, 0.0452063084f, 0.678842127f, 0.426250517f, 0.615582764f,
+    0.646478355f, 0.349712014f
+};
+static const float golden_296[] = {
+    0.0f, 1.0f, 6.0f, 3.0f, 5.0f
+};
+static const float golden_297[] = {
+    -0.651218057f, -0.788926125f, 0.336179018f, 0.593971968f, 0.0874664783f
+};
+static const double golden_298[] = {
+    0.4232315, 0, 0.172533855, 1.27680486, 0.391922446
+};
+static const double golden_299[] = {
+    0.826016066, 0, 0, 0, 0, 0, 0, 0, 0.788926125, 0, 0, 0, 0, 0, -0, -0, -0, -0, -0, -0, -0.36791819, -0, -0, -0,
+    -1.64263264, -0, -0, -0, -0, -0, -0, -0, -0, -0.108783906, -0
+};
+static const float golden_300[] = {
+    0.621549726f, 0.820433795f, 0.689967871f, 0.7872805f, 0.307049334f, 0.655792415f, 0.539446473f, 0.0f, 1.0f,
+    0.087014854f, 0.784294605f, 0.97121346f, 0.913619936f, 0.960760236f, 0.62625289f, 0.539849341f, 0.0762017965f,
+    0.14836657f, 0.701000512f, 0.261837244f, 0.834908128f, 0.079723224f, 0.214131027f, 0.00804853439f, 0.130752802f,
+    0.13639991f, 0.203740612f, 0.131825939f, 0.986680925f, 0.0452063084f, 0.678842127f, 0.426250517f, 0.615582764f,
+    0.646478355f, 0.349712014f
+};
+static const float golden_301[] = {
+    0.0f, 1.0f, 6.0f, 3.0f, 5.0f
+};
+static const float golden_302[] = {
+    -0.80466783f, -0.109710574f, 0.317435741f, 0.205957174f, -0.00281572342f
+};
+static const double golden_303[] = {
+    0.399980939, 0, 0.168757555, 1.04341413, 0.372043768
+};
+static const double golden_304[] = {
+    0.906249269, 0, 0, 0, 0, 0, 0, 0, 0.109710574, 0, 0, 0, 0, 0, -0, -0, -0, -0, -0, -0, -0.332082624, -0, -0, -0,
+    -0.342502837, -0, -0, -0, 0, 0, 0, 0, 0, 0.00314015797, 0
+};
+static const float golden_305[] = {
+    -0.644698143f, 2.70165443f, -1.86632967f, -0.0207692385f, 1.93281305f, 1.86451149f, 2.3739996f, -0.320766807f,
+    -1.19262064f, -2.0271678f, -2.42275238f, -1.9178735f, -2.76021814f, -0.240977168f, -2.16913366f, -0.629308462f,
+    -2.18179178f, 1.76873946f, -2.46899199f, -1.6278652f, -1.09916818f, 2.80497456f, -2.00959253f, -1.26275539f,
+    -2.58267212f, -1.53395069f, 0.74046886f, -0.906932831f
+};
+static const float golden_306[] = {
+    1.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 1.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f,
+    0.0f, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f, 0.0f, 0.0f, 0.0f
+};
+static const float golden_307[] = {
+    0.313232183f, -0.643346667f, 0.350690603f, -0.218122244f
+};
+static const double golden_308[] = {
+    4.34635258, 1.32076681, 3.86790764, 6.38764668
+};
+static const double golden_309[] = {
+    -0.313232183, 0.313232183, 0, 0, 0, 0, 0, 0.643346667, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.350690603, 0, 0, -0.350690603,
+    -0.218122244, 0, 0, 0.218122244, 0, 0, 0
+};
+static const float golden_310[] = {
+    0.621549726f, 0.820433795f, 0.689967871f, 0.7872805f, 0.307049334f, 0.655792415f, 0.539446473f, 0.0f, 1.0f,
+    0.087014854f, 0.784294605f, 0.97121346f, 0.913619936f, 0.960760236f, 0.62625289f, 0.539849341f, 0.0762017965f,
+    0.14836657f, 0.701000512f, 0.261837244f, 0.834908128f, 0.079723224f, 0.214131027f, 0.00804853439f, 0.130752802f,
+    0.13639991f, 0.203740612f, 0.131825939f, 0.986680925f, 0.0452063084f, 0.678842127f, 0.426250517f, 0.615582764f,
+    0.646478355f, 0.349712014f
+};
+static const float golden_311[] = {
+    0.25f, 0.5f, 0.0f, 0.0f, 0.25f, 0.0f, 0.0f, 1.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.125f, 0.125f, 0.125f,
+    0.125f, 0.125f, 0.125f, 0.25f, 0.0f, 0.0f, 0.0f, 1.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 1.0f, 0.0f
+};
+static const float golden_312[] = {
+    -0.421796322f, 0.115224123f, -0.78672421f, -0.952903271f, -0.0105021f
+};
+static const double golden_313[] = {
+    0.704936073, 2.97642839, 0.591613936, 0.419866861, 0.597852631
+};
+static const double golden_314[] = {
+    -0.0360201785, -0.0235342089, -0.0602566174, -0.0602566174, -0.0111956107, -0.0602566174, -0.0602566174,
+    -164605.874, 0.016460589, 0.016460589, 0.016460589, 0.016460589, 0.016460589, 0.016460589, -0.0899563113,
+    -0.086365905, 0.0719716796, -0.0177004765, -0.092348325, -0.0587350745, -0.0787360212, -0.136129039, -0.136129039,
+    -0.136129039, 0.90498773, -0.136129039, -0.136129039, -0.136129039, -0.0015003, -0.0015003, -0.0015003,
+    -0.0015003, -0.0015003, 0.000820426991, -0.0015003
+};
+static const float golden_315[] = {
+    0.621549726f, 0.820433795f, 0.689967871f, 0.7872805f, 0.307049334f, 0.655792415f, 0.539446473f, 0.0f, 1.0f,
+    0.087014854f, 0.784294605f, 0.97121346f, 0.913619936f, 0.960760236f, 0.62625289f, 0.539849341f, 0.0762017965f,
+    0.14836657f, 0.701000512f, 0.261837244f, 0.834908128f, 0.079723224f, 0.214131027f, 0.00804853439f, 0.130752802f,
+    0.13639991f, 0.203740612f, 0.131825939f, 0.986680925f, 0.0452063084f, 0.678842127f, 0.426250517f, 0.615582764f,
+    0.646478355f, 0.349712014f
+};
+static const float golden_316[] = {
+    0.25f, 0.5f, 0.0f, 0.0f, 0.25f, 0.0f, 0.0f, 1.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.125f, 0.125f, 0.125f,
+    0.125f, 0.125f, 0.125f, 0.25f, 0.0f, 0.0f, 0.0f, 1.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 1.0f, 0.0f
+};
+static const float golden_317[] = {
+    0.493380785f, -0.510145545f, -0.0636161566f, -0.660295367f, 0.14537406f
+};
+static const double golden_318[] = {
+    0.165735853, 0.376896065, 0.0811652544, 0.0621235793, 0.17507962
+};
+static const double golden_319[] = {
+    0.0226232971, 0.0149922371, 0.043767788, 0.0458004373, 0.0048132204, 0.0429318589, 0.0395050582, 0, -0.0505151279,
+    -0.0111876726, -0.0472993694, -0.05018082, -0.0494325245, -0.0500530942, -0.00411854183, -0.00370522517,
+    0.000748946511, -0.000325379088, -0.00441774542, -0.00165342321, -0.0038023105, -0.013402301, -0.0301488126,
+    -0.00150023145, 0.0951432899, -0.0212271334, -0.029062044, -0.0206406711, 0.0143518974, 0.00175702737,
+    0.0128181741, 0.010339778, 0.0123326223, -0.00490683486, 0.00922871864
+};
+static const float golden_320[] = {
+    -0.644698143f, 2.70165443f, -1.86632967f, -0.0207692385f, 1.93281305f, 1.86451149f, 2.3739996f, -0.320766807f,
+    -1.19262064f, -2.0271678f, -2.42275238f, -1.9178735f, -2.76021814f, -0.240977168f, -2.16913366f, -0.629308462f,
+    -2.18179178f, 1.76873946f, -2.46899199f, -1.6278652f, -1.09916818f, 2.80497456f, -2.00959253f, -1.26275539f,
+    -2.58267212f, -1.53395069f, 0.74046886f, -0.906932831f
+};
+static const float golden_321[] = {
+    -0.644698143f, -0.316510797f, -0.168119073f, -0.179777741f, 0.229719639f, -0.236420751f, -0.649143815f,
+    -0.877183318f, 0.191160083f, 0.972214103f, -0.497406125f, 0.185321808f, 0.912299871f, 0.805848002f,
+    -0.0325058699f, -0.130339742f, -0.842310429f, 0.995151758f, 0.317059875f, 0.691570401f, 0.500409484f,
+    -0.538301587f, 0.229948282f, 0.393979192f, 0.606718898f, -0.257984519f, -0.583973289f, -0.154616475f
+};
+static const float golden_322[] = {
+    -0.873342752f, 0.678682446f, -0.445269942f, -0.921199918f
+};
+static const double golden_323[] = {
+    0.72211547, 0.184339485, 0.0891648454, 0.352976946
+};
+static const double golden_324[] = {
+    0, -0.088224128, 0, 0, -0.0739503003, -0.0916739636, -0.089937435, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -0.0150561044, 0,
+    0, 0, -0.0924359798, 0, 0, 0, 0, -0.083801232, 0
+};
+static const float golden_325[] = {
+    -0.644698143f, 2.70165443f, -1.86632967f, -0.0207692385f, 1.93281305f, 1.86451149f, 2.3739996f
+};
+static const float golden_326[] = {
+    0.0f, -0.316510797f, -0.168119073f, -0.179777741f, 0.229719639f, -0.236420751f, -0.649143815f
+};
+static const float golden_327[] = {
+    -0.0244894028f
+};
+static const double golden_328[] = {
+    92100327.3
+};
+static const double golden_329[] = {
+    3498486.11, -1.10532915, 2.08095729, -1.94600626, -1.52293732, -1.47977117, -0.538938526
+};
+static const float golden_330[] = {
+    -0.320766807f, -1.19262064f, -2.0271678f, -2.42275238f, -1.9178735f, -2.76021814f, -0.240977168f, -2.16913366f,
+    -0.629308462f, -2.18179178f, 1.76873946f, -2.46899199f, -1.6278652f, -1.09916818f, 2.80497456f, -2.00959253f,
+    -1.26275539f, -2.58267212f, -1.53395069f, 0.74046886f, -0.906932831f
+};
+static const float golden_331[] = {
+    -0.877183318f, 0.191160083f, 0.972214103f, -0.497406125f, 0.185321808f, 0.912299871f, 0.805848002f,
+    -0.0325058699f, -0.130339742f, -0.842310429f, 0.995151758f, 0.317059875f, 0.691570401f, 0.500409484f,
+    -0.538301587f, 0.229948282f, 0.393979192f, 0.606718898f, -0.257984519f, -0.583973289f, -0.154616475f
+};
+static const float golden_332[] = {
+    0.327960849f, 0.560042262f, 0.212311625f
+};
+static const double golden_333[] = {
+    450.036213, 1246.62706, 535.594392
+};
+static const double golden_334[] = {
+    5.34113553, -24.5090655, -4.8190568, -9.41917429, -25.2811854, -5.13554274, -5.81394378, -246.127969, -61.3826883,
+    -9.49840281, 8.03958158, -25.2337315, -11.5687481, -15.9881137, 5.63443113, -13.1900234, -7.69843506, -4.99905843,
+    -11.7566094, 5.19377047, -19.6164297
 };
 
-static const float golden_285[] = {
+static const golden_loss golden_loss_cases[] = {
+    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1, 5, 7, golden_65, golden_66, golden_67, golden_68, golden_69, {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_CATEGORICAL_CROSSENTROPY, 1, 5, 7, golden_70, golden_71, golden_72, golden_73, golden_74, {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 0, 5, 7, golden_75, golden_76, golden_77, golden_78, golden_79, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_CATEGORICAL_CROSSENTROPY, 0, 5, 7, golden_80, golden_81, golden_82, golden_83, golden_84, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_BINARY_CROSSENTROPY, 1, 4, 3, golden_85, golden_86, golden_87, golden_88, golden_89, {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_BINARY_CROSSENTROPY, 0, 4, 3, golden_90, golden_91, golden_92, golden_93, golden_94, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_BINARY_CROSSENTROPY, 1, 4, 1, golden_95, golden_96, golden_97, golden_98, golden_99, {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_MEAN_SQUARED_ERROR, 0, 4, 5, golden_100, golden_101, golden_102, golden_103, golden_104, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_MEAN_SQUARED_ERROR, 0, 3, 1, golden_105, golden_106, golden_107, golden_108, golden_109, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1, 5, 7, golden_110, golden_111, golden_112, golden_113, golden_114, {1, 0.125f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1, 5, 7, golden_115, golden_116, golden_117, golden_118, golden_119, {1, 0, 1, 255, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1, 5, 7, golden_120, golden_121, golden_122, golden_123, golden_124, {1, 0, 1, -1, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1, 5, 7, golden_125, golden_126, golden_127, golden_128, golden_129, {1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_CATEGORICAL_CROSSENTROPY, 1, 5, 7, golden_130, golden_131, golden_132, golden_133, golden_134, {1, 0.25f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, 1, 5, 7, golden_135, golden_136, golden_137, golden_138, golden_139, {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, 1, 5, 7, golden_140, golden_141, golden_142, golden_143, golden_144, {1, 0.125f, 0, 0, 0, 0.5f, 1.5f, 1, 0, 0, 0, 0}},
+    {MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, 1, 5, 7, golden_145, golden_146, golden_147, golden_148, golden_149, {1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0}},
+    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 0, 5, 7, golden_150, golden_151, golden_152, golden_153, golden_154, {0, 0.125f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 0, 5, 7, golden_155, golden_156, golden_157, golden_158, golden_159, {0, 0, 1, 255, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 0, 5, 7, golden_160, golden_161, golden_162, golden_163, golden_164, {0, 0, 1, -1, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 0, 5, 7, golden_165, golden_166, golden_167, golden_168, golden_169, {0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_CATEGORICAL_CROSSENTROPY, 0, 5, 7, golden_170, golden_171, golden_172, golden_173, golden_174, {0, 0.25f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, 0, 5, 7, golden_175, golden_176, golden_177, golden_178, golden_179, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, 0, 5, 7, golden_180, golden_181, golden_182, golden_183, golden_184, {0, 0.125f, 0, 0, 0, 0.5f, 1.5f, 1, 0, 0, 0, 0}},
+    {MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, 0, 5, 7, golden_185, golden_186, golden_187, golden_188, golden_189, {0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0}},
+    {MIRT_BINARY_CROSSENTROPY, 1, 4, 3, golden_190, golden_191, golden_192, golden_193, golden_194, {1, 0.25f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_BINARY_FOCAL_CROSSENTROPY, 1, 4, 3, golden_195, golden_196, golden_197, golden_198, golden_199, {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_BINARY_FOCAL_CROSSENTROPY, 1, 4, 3, golden_200, golden_201, golden_202, golden_203, golden_204, {1, 0.125f, 0, 0, 0, 0.75f, 1.5f, 1, 1, 0, 0, 0}},
+    {MIRT_BINARY_FOCAL_CROSSENTROPY, 1, 2, 3, golden_205, golden_206, golden_207, golden_208, golden_209, {1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0}},
+    {MIRT_BINARY_CROSSENTROPY, 0, 4, 3, golden_210, golden_211, golden_212, golden_213, golden_214, {0, 0.25f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_BINARY_FOCAL_CROSSENTROPY, 0, 4, 3, golden_215, golden_216, golden_217, golden_218, golden_219, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_BINARY_FOCAL_CROSSENTROPY, 0, 4, 3, golden_220, golden_221, golden_222, golden_223, golden_224, {0, 0.125f, 0, 0, 0, 0.75f, 1.5f, 1, 1, 0, 0, 0}},
+    {MIRT_BINARY_FOCAL_CROSSENTROPY, 0, 2, 3, golden_225, golden_226, golden_227, golden_228, golden_229, {0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0}},
+    {MIRT_MEAN_ABSOLUTE_ERROR, 0, 4, 7, golden_230, golden_231, golden_232, golden_233, golden_234, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_HUBER, 0, 4, 7, golden_235, golden_236, golden_237, golden_238, golden_239, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_HUBER, 0, 4, 7, golden_240, golden_241, golden_242, golden_243, golden_244, {0, 0, 0, 0, 0.25f, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_LOG_COSH, 0, 4, 7, golden_245, golden_246, golden_247, golden_248, golden_249, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_HINGE, 0, 4, 7, golden_250, golden_251, golden_252, golden_253, golden_254, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_SQUARED_HINGE, 0, 4, 7, golden_255, golden_256, golden_257, golden_258, golden_259, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_HINGE, 0, 4, 7, golden_260, golden_261, golden_262, golden_263, golden_264, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_SQUARED_HINGE, 0, 4, 7, golden_265, golden_266, golden_267, golden_268, golden_269, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_KL_DIVERGENCE, 0, 5, 7, golden_270, golden_271, golden_272, golden_273, golden_274, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_COSINE_SIMILARITY, 0, 4, 7, golden_275, golden_276, golden_277, golden_278, golden_279, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_DICE, 0, 4, 3, golden_280, golden_281, golden_282, golden_283, golden_284, {0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0}},
+    {MIRT_TVERSKY, 0, 4, 3, golden_285, golden_286, golden_287, golden_288, golden_289, {0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0}},
+    {MIRT_TVERSKY, 0, 4, 3, golden_290, golden_291, golden_292, golden_293, golden_294, {0, 0, 0, 0, 0, 0.25f, 0, 0, 0, 2, 1.5f, 0}},
+    {MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY, 0, 5, 7, golden_295, golden_296, golden_297, golden_298, golden_299, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.5f}},
+    {MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY, 0, 5, 7, golden_300, golden_301, golden_302, golden_303, golden_304, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.75f}},
+    {MIRT_CATEGORICAL_HINGE, 0, 4, 7, golden_305, golden_306, golden_307, golden_308, golden_309, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_POISSON, 0, 5, 7, golden_310, golden_311, golden_312, golden_313, golden_314, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_MEAN_SQUARED_LOGARITHMIC_ERROR, 0, 5, 7, golden_315, golden_316, golden_317, golden_318, golden_319, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_MEAN_SQUARED_LOGARITHMIC_ERROR, 0, 4, 7, golden_320, golden_321, golden_322, golden_323, golden_324, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_MEAN_ABSOLUTE_PERCENTAGE_ERROR, 0, 1, 7, golden_325, golden_326, golden_327, golden_328, golden_329, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}},
+    {MIRT_MEAN_ABSOLUTE_PERCENTAGE_ERROR, 0, 3, 7, golden_330, golden_331, golden_332, golden_333, golden_334, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}}
+};
+
+static const float golden_335[] = {
     3.97695446f, -5.01491165f, -4.90545177f, -0.479536057f, 2.67457676f, 4.72606277f, -4.80435753f, 35.0302277f,
     -30.2123489f, -16.6532974f, 41.6787415f, 11.5547714f, 26.6548615f, -20.7134171f, 1005.42712f, 1000.04608f,
     995.489319f, 997.839111f, 996.197205f, 1003.35309f, 997.11377f, 7.49393749f, -3.92343521f, 4.44326401f,
     -6.29053307f, -2.94051647f, -6.62938023f, 0.695011139f, 5.47027779f, 6.84765244f, 5.92494678f, 2.54667759f,
     -7.34554672f, 3.2978878f, 2.08340645f
 };
-static const float golden_286[] = {
+static const float golden_336[] = {
     -0.654883862f, -0.604604006f, -0.74453795f, 0.647888899f, 0.9032408f, -0.00779974461f, 0.358798862f, -0.37342298f,
     0.783366919f, 0.435489655f, 0.321746707f, -0.314596176f, 0.0268564224f, 0.191090226f, 0.780982256f, 0.4583354f,
     0.992780447f, 0.780104995f, -0.627146006f, -0.803563356f, 0.249197721f, 0.99145782f, 0.0659731627f, -0.501597285f,
     -0.748900294f, -0.379693508f, -0.264425993f, 0.49358964f, -0.653046012f, 0.831535697f, 0.499825239f, 0.716202855f,
     -0.828063965f, -0.365476727f, 0.675127268f
 };
-static const double golden_287[] = {
+static const double golden_337[] = {
     0.29420266, 3.6604018e-05, 4.0838199e-05, 0.00341363713, 0.0799891617, 0.622271917, 4.51826037e-05, 0.00129426903,
     5.99147231e-32, 4.6361215e-26, 0.998705433, 8.25588157e-14, 2.98297236e-07, 7.99589823e-28, 0.884033643,
     0.00406922531, 4.27105184e-05, 0.000447751192, 8.66893436e-05, 0.111103197, 0.000216782795, 0.953757831,
     1.04938815e-05, 0.0451385347, 9.83826729e-07, 2.80422165e-05, 7.0106642e-07, 0.00106341289, 0.148332883,
     0.588062718, 0.233720967, 0.00797138903, 4.03084012e-07, 0.0168958659, 0.00501577336
 };
-static const double golden_288[] = {
+static const double golden_338[] = {
     -0.156453012, -1.76250791e-05, -2.53785157e-05, 0.00263186722, 0.0820959266, 0.0717464487, 2.17733246e-05,
     -0.000898571981, 2.77117599e-32, 5.3149782e-27, 0.000898659677, -5.24614264e-14, -8.76965417e-08, -1.03752102e-28,
     0.156995274, -0.000590270232, 1.66309589e-05, 7.91232074e-05, -0.00010667458, -0.1563173, -7.67833451e-05,
     0.0648312249, -8.9986098e-06, -0.0643260497, -1.64533569e-06, -3.65439664e-05, -8.3280332e-07, -0.000457154465,
     -0.172794849, 0.187985466, -0.00281432329, 0.00162884362, -5.40104596e-07, -0.0148234756, 0.000818878406
 };
-static const float golden_289[] = {
+static const float golden_339[] = {
     0.631688237f, 0.178941846f, -0.66998899f
 };
-static const float golden_290[] = {
+static const float golden_340[] = {
     -0.654883862f, -0.604604006f, -0.74453795f
 };
-static const double golden_291[] = {
+static const double golden_341[] = {
     1, 1, 1
 };
-static const double golden_292[] = {
+static const double golden_342[] = {
     0, 0, 0
 };
-static const float golden_293[] = {
+static const float golden_343[] = {
     -2.28845215f, -28.7102509f, -101.738159f, -77.1729126f, -101.887466f, 80.9650116f, 96.7615662f, -127.628082f,
     -62.8357239f, 78.5868073f, -82.3105469f, -85.1752167f, 29.5280762f, -102.765594f, -25.4597626f, -2.80931091f,
     -89.9938049f, 11.8150024f, 54.6746826f, 19.5016022f, -97.2970123f, -82.3577576f, 20.939743f, -62.1804962f,
     57.3570404f, -49.1250305f, 80.4688873f, -56.0008392f, 74.9920502f, 52.9812164f, 85.8654633f, 82.3929901f,
     -26.0048218f, -104.325104f, -7.55215454f, 3.14814758f, -74.5100403f, 3.81855774f
 };
-static const float golden_294[] = {
+static const float golden_344[] = {
     -0.654883862f, -0.604604006f, -0.74453795f, 0.647888899f, 0.9032408f, -0.00779974461f, 0.358798862f, -0.37342298f,
     0.783366919f, 0.435489655f, 0.321746707f, -0.314596176f, 0.0268564224f, 0.191090226f, 0.780982256f, 0.4583354f,
     0.992780447f, 0.780104995f, -0.627146006f, -0.803563356f, 0.249197721f, 0.99145782f, 0.0659731627f, -0.501597285f,
     -0.748900294f, -0.379693508f, -0.264425993f, 0.49358964f, -0.653046012f, 0.831535697f, 0.499825239f, 0.716202855f,
     -0.828063965f, -0.365476727f, 0.675127268f, -0.210205674f, 0.477209926f, -0.511005998f
 };
-static const double golden_295[] = {
+static const double golden_345[] = {
     9.61885881e-44, 3.22316226e-55, 6.20389672e-87, 2.89211526e-76, 5.34344378e-87, 1.37925146e-07, 0.999999849,
     3.53845618e-98, 4.8727883e-70, 1.27879942e-08, 1.69812392e-78, 9.6796375e-80, 6.32217092e-30, 2.22052198e-87,
     8.31670494e-54, 5.71370038e-44, 7.81938871e-82, 1.28285052e-37, 5.27106838e-19, 1.45664252e-29, 2.74384271e-80,
@@ -1481,7 +1691,7 @@ static const double golden_295[] = {
     1.83040986e-05, 5.0508528e-15, 0.965632001, 0.0299733803, 2.51283615e-49, 2.43275226e-83, 2.59451226e-41,
     1.15116584e-36, 2.16080427e-70, 2.25057415e-36
 };
-static const double golden_296[] = {
+static const double golden_346[] = {
     -9.75047051e-44, -3.10520361e-55, -6.84498732e-87, 8.36081851e-77, 2.90919515e-87, -5.05631596e-08,
     4.95824375e-08, -2.59093473e-98, 2.0688305e-70, 9.80722048e-10, -6.29190657e-80, -6.51821938e-80, -2.09859652e-30,
     -3.72400601e-88, 3.51117513e-54, 5.68722239e-45, 4.95734884e-82, 5.40472855e-38, -5.19698256e-19, -1.90311577e-29,
@@ -1491,9 +1701,9 @@ static const double golden_296[] = {
 };
 
 static const golden_softmax golden_softmax_cases[] = {
-    {5, 7, golden_285, golden_286, golden_287, golden_288},
-    {3, 1, golden_289, golden_290, golden_291, golden_292},
-    {2, 19, golden_293, golden_294, golden_295, golden_296}
+    {5, 7, golden_335, golden_336, golden_337, golden_338},
+    {3, 1, golden_339, golden_340, golden_341, golden_342},
+    {2, 19, golden_343, golden_344, golden_345, golden_346}
 };
 
 static const float golden_optimizer_start[] = {
@@ -1506,40 +1716,40 @@ static const float golden_optimizer_gradient[] = {
     -0.0456844568f, -6.73236627e-07f, 0.0f, 0.364109278f, 0.960926652f, 0.825968623f, 0.0f, -0.873684645f,
     7.82472398e-08f, 0.0f, -0.36257565f
 };
-static const double golden_297[] = {
+static const double golden_347[] = {
     0.837328866, 0.568234846, -0.555002451, 0.608449057, 0.230743882, 0.29550615, -0.785549104, 0.814306319,
     0.620670304, -0.555002451, 0.576519787, 0.230743902, 0.203093573, -0.753341317, 0.732134968, 0.629398271,
     -0.555002451, 0.552178159, 0.230743812, 0.300820708, -0.78324686, 0.793540865, 0.655736148, -0.555002451,
     0.557888716, 0.230743896, 0.300820708, -0.82876052, 0.673425034, 0.55249007, -0.555002451, 0.667099297,
     0.230743886, 0.300820708, -0.783438563
 };
-static const double golden_298[] = {
+static const double golden_348[] = {
     -0.158915545, -0.0398980931, 0, 0.0997032456, 7.64846954e-08, 0.00181151392, -0.0309801984
 };
-static const double golden_299[] = {
+static const double golden_349[] = {
     0.837328866, 0.568234846, -0.555002451, 0.608449057, 0.230743882, 0.29550615, -0.785549104, 0.793118587,
     0.618419791, -0.555002451, 0.614617666, 0.230744004, 0.186522063, -0.805822022, 0.672263242, 0.671059585,
     -0.555002451, 0.595673572, 0.23074402, 0.188888122, -0.853466368, 0.627920712, 0.743457282, -0.555002451,
     0.584808046, 0.230744119, 0.190958423, -0.940668831, 0.469005167, 0.703559189, -0.555002451, 0.684511291,
     0.230744196, 0.192769937, -0.971649029
 };
-static const double golden_300[] = {
+static const double golden_350[] = {
     -0.158915545, -0.0398980931, 0, 0.0997032456, 7.64846954e-08, 0.00181151392, -0.0309801984
 };
-static const double golden_301[] = {
+static const double golden_351[] = {
     0.816141134, 0.565984333, -0.555002451, 0.646546936, 0.230743983, 0.278934639, -0.838029809, 0.754434592,
     0.662331617, -0.555002451, 0.6200152, 0.230744111, 0.091160987, -0.823560826, 0.566514815, 0.717119405,
     -0.555002451, 0.579097489, 0.230744035, 0.190958423, -0.895155171, 0.589120998, 0.806805267, -0.555002451,
     0.575300711, 0.230744205, 0.192769937, -1.01697099, 0.329954065, 0.668648357, -0.555002451, 0.771751631,
     0.230744262, 0.194355012, -0.998756703
 };
-static const double golden_302[] = {
+static const double golden_352[] = {
     0.131263938, 0.0287475081, 0, -0.0799390432, -6.71261239e-08, 0.000508464689, 0.028588706
 };
-static const double golden_303[] = {
+static const double golden_353[] = {
     0.00166693194, 0.000907301997, 0, 0.000989150697, 1.86528328e-15, 0.0011778073, 0.000616529552
 };
-static const double golden_304[] = {
+static const double golden_354[] = {
     0.799044854, 0.508316882, -0.555002451, 0.627407639, 0.244922559, 0.25194674, -0.788070326, 0.736648093,
     0.552718309, -0.555002451, 0.633660728, 0.256256936, 0.19798105, -0.802949919, 0.681503196, 0.593126541,
     -0.555002451, 0.621646372, 0.257884286, 0.197750346, -0.829548515, 0.665051136, 0.638909166, -0.555002451,
@@ -1548,75 +1758,75 @@ static const double golden_304[] = {
 };
 
 static const golden_optimizer golden_optimizer_cases[] = {
-    {MIRT_SGD, 0.125f, 0.0f, 0, golden_297, NULL, NULL},
-    {MIRT_SGD, 0.125f, 0.875f, 0, golden_299, golden_298, NULL},
-    {MIRT_SGD, 0.125f, 0.875f, 1, golden_301, golden_300, NULL},
-    {MIRT_ADAM, 0.0625f, 0.0f, 0, golden_304, golden_302, golden_303}
+    {MIRT_SGD, 0.125f, 0.0f, 0, golden_347, NULL, NULL},
+    {MIRT_SGD, 0.125f, 0.875f, 0, golden_349, golden_348, NULL},
+    {MIRT_SGD, 0.125f, 0.875f, 1, golden_351, golden_350, NULL},
+    {MIRT_ADAM, 0.0625f, 0.0f, 0, golden_354, golden_352, golden_353}
 };
 
-static const float golden_305[] = {
+static const float golden_355[] = {
     1.0f, 3.0f, 3.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, -1.0f, -2.0f, -3.0f, -0.5f, 5.0f, 1.0f, 2.0f, 5.0f
 };
-static const float golden_306[] = {
+static const float golden_356[] = {
     1.0f, 0.0f, 3.0f, 3.0f
 };
-static const double golden_307[] = {
+static const double golden_357[] = {
     1, 1, 1, 0
 };
-static const float golden_308[] = {
+static const float golden_358[] = {
     1.0f, 3.0f, 3.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, -1.0f, -2.0f, -3.0f, -0.5f, 5.0f, 1.0f, 2.0f, 5.0f
 };
-static const float golden_309[] = {
+static const float golden_359[] = {
     2.0f, 1.0f, 3.0f, 0.0f
 };
-static const double golden_310[] = {
+static const double golden_360[] = {
     0, 0, 1, 1
 };
-static const float golden_311[] = {
+static const float golden_361[] = {
     1.0f, 3.0f, 3.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, -1.0f, -2.0f, -3.0f, -0.5f, 5.0f, 1.0f, 2.0f, 5.0f
 };
-static const float golden_312[] = {
+static const float golden_362[] = {
     0.0f, 1.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f, 1.0f, 0.0f, 0.0f, 0.0f
 };
-static const double golden_313[] = {
+static const double golden_363[] = {
     1, 0, 1, 1
 };
-static const float golden_314[] = {
+static const float golden_364[] = {
     1.0f, 3.0f, 3.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, -1.0f, -2.0f, -3.0f, -0.5f, 5.0f, 1.0f, 2.0f, 5.0f
 };
-static const float golden_315[] = {
+static const float golden_365[] = {
     0.0f, 1.0f, 1.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.100000001f, 0.200000003f, 0.300000012f, 0.400000006f, 0.5f,
     0.0f, 0.0f, 0.5f
 };
-static const double golden_316[] = {
+static const double golden_366[] = {
     1, 1, 1, 1
 };
-static const float golden_317[] = {
+static const float golden_367[] = {
     0.5f, 0.50000006f, 0.25f, 1.0f
 };
-static const float golden_318[] = {
+static const float golden_368[] = {
     0.0f, 1.0f, 1.0f, 1.0f
 };
-static const double golden_319[] = {
+static const double golden_369[] = {
     1, 1, 0, 1
 };
-static const float golden_320[] = {
+static const float golden_370[] = {
     0.5f, 0.50000006f, 0.25f, 1.0f
 };
-static const float golden_321[] = {
+static const float golden_371[] = {
     1.0f, 1.0f, 0.0f, 0.0f
 };
-static const double golden_322[] = {
+static const double golden_372[] = {
     0, 1, 1, 0
 };
 
 static const golden_accuracy golden_accuracy_cases[] = {
-    {1, 0, 4, 4, 's', golden_305, golden_306, golden_307},
-    {2, 1, 4, 4, 's', golden_308, golden_309, golden_310},
-    {2, 4, 4, 4, 'c', golden_311, golden_312, golden_313},
-    {2, 4, 4, 4, 'c', golden_314, golden_315, golden_316},
-    {2, 1, 4, 1, 'b', golden_317, golden_318, golden_319},
-    {1, 0, 4, 1, 'b', golden_320, golden_321, golden_322}
+    {1, 0, 4, 4, 's', golden_355, golden_356, golden_357},
+    {2, 1, 4, 4, 's', golden_358, golden_359, golden_360},
+    {2, 4, 4, 4, 'c', golden_361, golden_362, golden_363},
+    {2, 4, 4, 4, 'c', golden_364, golden_365, golden_366},
+    {2, 1, 4, 1, 'b', golden_367, golden_368, golden_369},
+    {1, 0, 4, 1, 'b', golden_370, golden_371, golden_372}
 };
 
 #endif
