@@ -33,6 +33,7 @@ ELSEWHERE = {
     "augmentations CutMix": "mirt_cut_mix",
     "activations swish": "MIRT_SILU",
     "activations hard_silu": "MIRT_HARD_SWISH",
+    "metrics LogCoshError": "MIRT_LOG_COSH",
     "optimizers LossScaleOptimizer": "mixed_float16",
 }
 
@@ -57,6 +58,8 @@ def missing(ours, api):
     rows = []
     for module, theirs in names().items():
         have = {key(name) for name in ours[module]}
+        if module == "metrics" and re.search(r"\bMIRT_METRIC_LOSS\b", api):
+            have |= {key(name) for name in ours["losses"]}
         lack, other = [], {}
         for name in theirs:
             elsewhere = ELSEWHERE.get("%s %s" % (module, name))

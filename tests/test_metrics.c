@@ -128,6 +128,9 @@ static mirt_metric_options golden_options(const golden_metric *c) {
     o.has_class_id = c->class_id >= 0;
     o.ignore_class = c->ignore > 0 ? c->ignore : 0;
     o.has_ignore_class = c->ignore >= 0;
+    o.beta = (float)c->beta;
+    o.at = (float)c->at;
+    o.target_classes = c->targets;
     o.loss = metric_named(c->name) ? MIRT_LOSS_NONE : loss_named(c->name);
     return o;
 }
@@ -236,7 +239,7 @@ static void check_not_finite(bool sparse) {
 
 static void check_in_training(void) {
     static const char *const names[] = {"accuracy", "sparse_top_k_categorical_accuracy", "top2", "auc", "auc_1",
-                                        "precision"};
+                                        "precision", "fbeta_score", "io_u", "recall_at_precision"};
     char path[300];
     mirt_fit_desc fit;
     mirt_logs before, after;
@@ -256,6 +259,14 @@ static void check_in_training(void) {
     c.metric_options[4].num_thresholds = 50;
     c.metric_options[5].threshold = 0.25f;
     c.metric_options[6].has_threshold = true;
+    c.metrics[7] = MIRT_FBETA_SCORE;
+    c.metric_options[7].average = MIRT_MACRO;
+    c.metric_options[7].beta = 2;
+    c.metrics[8] = MIRT_IOU;
+    c.metric_options[8].target_classes = 0x16;
+    c.metrics[9] = MIRT_RECALL_AT_PRECISION;
+    c.metric_options[9].at = 0.375f;
+    c.metric_options[9].from_logits = true;
     mirt_model *m = image_net(s, 0);
     mirt_dataset *data = mirt_batch(mirt_arrays(images_x(0, IMAGES), images_y(0, IMAGES)), 40),
                  *test = mirt_batch(mirt_arrays(images_x(0, 100), images_y(0, 100)), 31);
@@ -275,8 +286,8 @@ static void check_in_training(void) {
     snprintf(path, sizeof path, "%s/metrics.safetensors", work_directory());
     mirt_model *loaded = h && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK ? mirt_load(s, path) : NULL;
     good = loaded && mirt_evaluate(m, test, &before) == MIRT_OK && mirt_evaluate(loaded, test, &after) == MIRT_OK &&
-           before.count == 8 && after.count == 8;
-    for (int i = 0; good && i < 8; i++)
+           before.count == 11 && after.count == 11;
+    for (int i = 0; good && i < 11; i++)
         good = strcmp(before.name[i], after.name[i]) == 0 && before.value[i] == after.value[i];
     ok(good, "metrics with their options are saved and loaded%s%s", good ? "" : ": ", good ? "" : mirt_last_error());
     unlink(path);
@@ -530,6 +541,25 @@ static void check_bad(void) {
     refused(one, MIRT_METRIC_LOSS, &o, "needs a `loss`");
     o.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
     refused(dense, MIRT_METRIC_LOSS, &o, "takes class numbers; categorical_crossentropy of");
+    o.loss = MIRT_TVERSKY;
+    refused(one, MIRT_METRIC_LOSS, &o, "tversky is one ratio of the global batch");
+    memset(&o, 0, sizeof o);
+    refused(sparse, MIRT_IOU, &o, "io_u needs class_id or target_classes");
+    o.target_classes = 0x21;
+    refused(dense, MIRT_ONE_HOT_IOU, &o, "one_hot_io_u: target_classes is 0x21; activation has 5 classes");
+    refused(one, MIRT_BINARY_IOU, &o, "binary_io_u: target_classes is 0x21; activation has 2 classes");
+    refused(sparse, MIRT_ONE_HOT_MEAN_IOU, NULL, "takes one-hot labels; sparse_categorical_crossentropy of");
+    refused(sparse, MIRT_PEARSON_CORRELATION, NULL, "compares values");
+    o.target_classes = 0;
+    o.class_id = 5;
+    refused(dense, MIRT_PRECISION_AT_RECALL, &o, "class_id is 5; activation has 5 classes");
+    o.class_id = 0;
+    o.beta = -1;
+    refused(dense, MIRT_FBETA_SCORE, &o, "beta is -1; it must be positive and finite");
+    o.beta = 0;
+    o.at = 1.5f;
+    refused(dense, MIRT_RECALL_AT_PRECISION, &o, "`at` is 1.5; it must be 0 to 1");
+    o.at = 0;
     o.output = "nothing";
     refused(one, MIRT_PRECISION, &o, "no output \"nothing\" with a loss; there are: activation");
     refused(sparse, MIRT_R2_SCORE, NULL, "compares values");

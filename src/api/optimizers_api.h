@@ -210,12 +210,22 @@ typedef enum mirt_metric {
                                                              count as one-hot labels */
     MIRT_MAE, MIRT_MSE,
     MIRT_MEAN_IOU, /* mean, over the classes that occur, of intersection over union: Keras's MeanIoU with
-                      sparse_y_pred=False; by the labels' shape also OneHotMeanIoU, and BinaryIoU of outputs
-                      (..., 1), whose threshold tells class 1 from class 0. Labels that are no class do not count */
+                      sparse_y_pred=False; labels may be one-hot. Labels that are no class do not count */
     MIRT_TRUE_POSITIVES, MIRT_FALSE_POSITIVES, MIRT_TRUE_NEGATIVES, MIRT_FALSE_NEGATIVES, /* as precision */
     MIRT_ROOT_MEAN_SQUARED_ERROR, MIRT_R2_SCORE,
     MIRT_METRIC_COSINE_SIMILARITY,
-    MIRT_METRIC_LOSS, /* the value of a loss, `loss` of the options, by its name */
+    MIRT_METRIC_LOSS, /* the value of a loss, `loss` of the options, by its name: Keras's BinaryCrossentropy, Hinge,
+                         KLDivergence, Poisson and so on. Labels of the class that the output's own loss ignores
+                         (ignore_class) do not count */
+    MIRT_FBETA_SCORE,
+    MIRT_IOU,        /* mean IoU of the classes of `class_id` or `target_classes` */
+    MIRT_BINARY_IOU, /* of each output by itself: class 1 is what is not below the threshold */
+    MIRT_ONE_HOT_IOU, MIRT_ONE_HOT_MEAN_IOU,
+    /* of the outputs along the last axis with their labels; mean over positions */
+    MIRT_PEARSON_CORRELATION, MIRT_CONCORDANCE_CORRELATION,
+    /* the best value, at any of the thresholds of AUC, where the other one is at least `at` */
+    MIRT_SENSITIVITY_AT_SPECIFICITY, MIRT_SPECIFICITY_AT_SENSITIVITY, MIRT_PRECISION_AT_RECALL,
+    MIRT_RECALL_AT_PRECISION,
     MIRT__METRIC_COUNT
 } mirt_metric;
 #define MIRT_MAX_METRICS 16
@@ -226,10 +236,10 @@ typedef enum mirt_metric {
 typedef enum mirt_mode { MIRT_MODE_AUTO = 0, MIRT_MODE_MIN, MIRT_MODE_MAX } mirt_mode;
 
 typedef enum mirt_curve { MIRT_ROC = 0, MIRT_PR } mirt_curve;
-/* How precision, recall and F1 make one number of several outputs. AUTO: all outputs are counted together at the
-   threshold, 0.5. MICRO, MACRO and WEIGHTED (by the classes' labels) are Keras's F1Score(average=...): they count each
-   class (mirt_metric_result) and, without `threshold` and `k`, take the largest output of a row for a 1, all others
-   for 0. */
+/* How precision, recall, F1 and F-beta make one number of several outputs. AUTO: all outputs are counted together at
+   the threshold, 0.5. MICRO, MACRO and WEIGHTED (by the classes' labels) are Keras's F1Score(average=...): they count
+   each class (mirt_metric_result) and, without `threshold` and `k`, take the largest output of a row for a 1, all
+   others for 0. */
 typedef enum mirt_average { MIRT_AVERAGE_AUTO = 0, MIRT_MICRO, MIRT_MACRO, MIRT_WEIGHTED } mirt_average;
 /* How a metric is computed; all zeros: as Keras does. Of custom metrics `name`, `output` and `weighted` count. */
 typedef struct mirt_metric_options {
@@ -237,24 +247,29 @@ typedef struct mirt_metric_options {
                            k largest outputs of a row can be 1, above the threshold if one is given (Keras: top_k) */
     float threshold;    /* binary accuracy, precision, recall, F1, counts of positives and negatives, mean IoU of one
                            output: what is above counts as 1; default 0.5 */
-    int num_thresholds; /* AUC: default 200 */
+    int num_thresholds; /* AUC and the metrics "at" another one: default 200 */
     mirt_curve curve;   /* AUC: of true against false positives, or of precision against recall */
     bool from_logits;   /* outputs that mirt_compile's from_logits calls logits go through a sigmoid first (a softmax
                            where the loss undoes one), as threshold and AUC are of probabilities; without, they are
                            taken as they are */
     const char *name;   /* in logs; copied. Default: Keras's, with "_1", "_2" appended where it is taken */
     bool has_threshold; /* the threshold is as given, 0 too (of logits, say) */
-    mirt_average average;  /* precision, recall, F1 */
+    mirt_average average;  /* precision, recall, F1, F-beta */
     bool weighted;         /* by the samples' weights and, in training, those of classes (Keras: weighted_metrics) */
     const char *output;    /* only of the output that the layer of this name makes, as logs call it; copied. NULL: of
                               every output with a loss. Keras: metrics={"digit": [...]} */
-    int class_id;          /* precision, recall, F1, counts of positives and negatives, mean IoU: of this class alone */
+    int class_id;          /* precision, recall, F1, F-beta, counts of positives and negatives, IoU, AUC, metrics "at"
+                              another one: of this class alone */
     bool has_class_id;     /* class_id is as given, 0 too */
     int num_classes;       /* mean IoU; 0: the number of outputs of a position */
     int ignore_class;      /* mean IoU: positions of this label do not count */
     bool has_ignore_class; /* ignore_class is as given, 0 too */
     bool sparse_y_pred;    /* mean IoU: each output is the number of a class, of num_classes */
     mirt_loss loss;        /* MIRT_METRIC_LOSS, without its other options */
+    float beta;            /* F-beta: what recall weighs against precision; default 1 */
+    float at;              /* sensitivity at specificity and the like: 0 to 1 */
+    unsigned target_classes; /* IoU: bit i: class i, of the first 31, is one of those whose mean it is; 0: all, or
+                                class_id. Keras: target_class_ids */
 } mirt_metric_options;
 
 /* A custom loss: records operations on labels (as they are in the data, cast to float32) and an

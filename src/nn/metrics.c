@@ -86,6 +86,10 @@ static mirt_status mirt__options_take(mirt_model *model, mirt_metric_options *o)
         return mirt__fail(MIRT_E_INVALID, "the threshold is %g; it must be finite", (double)o->threshold);
     if (o->num_thresholds && (o->num_thresholds < 2 || o->num_thresholds > 100000))
         return mirt__fail(MIRT_E_INVALID, "%d thresholds; the number must be 2 to 100000", o->num_thresholds);
+    if (!(o->beta >= 0 && o->beta <= FLT_MAX))
+        return mirt__fail(MIRT_E_INVALID, "beta is %g; it must be positive and finite", (double)o->beta);
+    if (!(o->at >= 0 && o->at <= 1))
+        return mirt__fail(MIRT_E_INVALID, "`at` is %g; it must be 0 to 1", (double)o->at);
     if ((int)o->curve < 0 || o->curve > MIRT_PR)
         return mirt__fail(MIRT_E_INVALID, "invalid curve (%d)", (int)o->curve);
     if (o->name && !(*o->name && mirt__custom_named(o->name)))
@@ -224,7 +228,8 @@ MIRT__LIB int mirt__metric_fields(const mirt__field **fields) {
         MIRT__OPTION(TEXT, name), MIRT__OPTION(AVERAGE, average), MIRT__OPTION(BOOL, weighted),
         MIRT__OPTION(TEXT, output), MIRT__OPTION(INT, class_id), MIRT__OPTION(BOOL, has_class_id),
         MIRT__OPTION(INT, num_classes), MIRT__OPTION(SIGNED, ignore_class), MIRT__OPTION(BOOL, has_ignore_class),
-        MIRT__OPTION(BOOL, sparse_y_pred), MIRT__OPTION(LOSS, loss)};
+        MIRT__OPTION(BOOL, sparse_y_pred), MIRT__OPTION(LOSS, loss), MIRT__OPTION(FLOAT, beta),
+        MIRT__OPTION(FLOAT, at), MIRT__OPTION(INT, target_classes)};
 #undef MIRT__OPTION
     *fields = list;
     return MIRT__COUNT(list);
@@ -251,7 +256,7 @@ static mirt_tensor *mirt__counted_record(const mirt_model *model, const mirt__me
                                          const mirt_tensor *labels) {
     const int64_t have = mirt__shape_count(&labels->shape), values = use->positions * use->n;
     const bool values_only = use->cls->takes == MIRT__TAKES_VALUES && use->metric != MIRT_BINARY_ACCURACY;
-    const bool one_hot = use->metric == MIRT_MEAN_IOU && use->options.sparse_y_pred && have == values * use->groups;
+    const bool one_hot = use->cls->count && use->n == 1 && use->options.sparse_y_pred && have == values * use->groups;
     if (have == values || one_hot || (have == use->positions && !values_only))
         return mirt__metric_scores(model, use, output);
     mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values per sample; the labels have %lld", use->cls->name,

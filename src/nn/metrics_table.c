@@ -54,13 +54,22 @@ static mirt__metric_takes mirt__metric_takes_of(const mirt__metric_use *use) {
 
 enum { MIRT__MOST_GROUPS = 1 << 20 };
 
+static bool mirt__is_f_score(const mirt__metric_use *use) {
+    return use->metric == MIRT_F1_SCORE || use->metric == MIRT_FBETA_SCORE;
+}
+
+/* Whether it is one of IoU's, of a confusion matrix. */
+static bool mirt__counts_classes(const mirt__metric_use *use) {
+    return use->metric == MIRT_MEAN_IOU || (use->metric >= MIRT_IOU && use->metric <= MIRT_ONE_HOT_MEAN_IOU);
+}
+
 MIRT__LIB void mirt__metric_settle(const mirt_model *model, mirt__metric_use *use) {
     mirt_metric_options *o = &use->options;
     const bool given = o->has_threshold || o->threshold != 0, hits = use->cls && use->cls->sums == MIRT__SUMS_HITS;
-    const bool iou = use->metric == MIRT_MEAN_IOU;
-    const int64_t elements = mirt__shape_count(&model->output[use->output]->shape);
-    use->n = iou && o->sparse_y_pred ? 1 : mirt__last_dim(model->output[use->output]);
-    use->positions = elements / use->n;
+    const bool iou = mirt__counts_classes(use);
+    const bool single = (iou && o->sparse_y_pred) || use->metric == MIRT_BINARY_IOU;
+    use->n = single ? 1 : mirt__last_dim(model->output[use->output]);
+    use->positions = mirt__shape_count(&model->output[use->output]->shape) / use->n;
     use->class_id = o->has_class_id || o->class_id ? o->class_id : -1;
     use->largest = hits && !iou && o->average && !given && !o->k;
     use->groups = 1;
@@ -68,6 +77,7 @@ MIRT__LIB void mirt__metric_settle(const mirt_model *model, mirt__metric_use *us
     else if (o->average && use->class_id < 0 && hits) use->groups = use->n;
     if (!given) o->threshold = hits && !iou && (o->k || use->largest) ? -INFINITY : 0.5f;
     if (!hits && !o->k) o->k = 5;
+    if (o->beta == 0) o->beta = 1;
     if (!o->num_thresholds) o->num_thresholds = 200;
 }
 
@@ -77,7 +87,8 @@ MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__me
     const bool numbers = takes == MIRT__TAKES_NUMBERS, classes = numbers || takes == MIRT__TAKES_ONE_HOT;
     const mirt_tensor *output = model->output[use->output];
     const mirt__loss_class *loss = mirt__output_loss(model, use->output);
-    const int64_t groups = use->metric == MIRT_MEAN_IOU ? use->groups : use->n;
+    const bool iou = mirt__counts_classes(use), one_hot_numbers = iou && use->options.sparse_y_pred;
+    const int64_t groups = iou ? use->groups : use->n;
     char text[96];
     if (use->metric == MIRT_METRIC_LOSS && !use->options.loss)
         return mirt__fail(MIRT_E_INVALID, "MIRT_METRIC_LOSS needs a `loss` in its options");
@@ -87,18 +98,24 @@ MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__me
                           mirt__loss_class_get(use->options.loss)->name);
     if (use->options.average && use->metric >= MIRT_TRUE_POSITIVES && use->metric <= MIRT_FALSE_NEGATIVES)
         return mirt__fail(MIRT_E_INVALID, "%s has no average; precision, recall and F1 have", name);
-    if (classes && use->n < 2)
+    if (classes && use->n < 2 && !one_hot_numbers)
         return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes) or (rows, ..., classes); %s is %s", name,
                           maker, mirt__shape_text(&output->shape, text));
     if (use->metric == MIRT_R2_SCORE && output->shape.rank != 2)
         return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, n); %s is %s", name, maker,
                           mirt__shape_text(&output->shape, text));
-    if (use->options.sparse_y_pred && use->metric == MIRT_MEAN_IOU && use->options.num_classes < 1)
+    if (one_hot_numbers && use->options.num_classes < 1)
         return mirt__fail(MIRT_E_INVALID, "%s of class numbers (sparse_y_pred) needs num_classes", name);
     if (mirt__metric_sums(use) > 3 * MIRT__MOST_GROUPS)
         return mirt__fail(MIRT_E_INVALID, "%s counts at most %d classes or outputs; %s has %lld", name,
                           MIRT__MOST_GROUPS, maker, (long long)groups);
-    if (use->class_id >= groups && use->cls->sums == MIRT__SUMS_HITS)
+    if ((use->metric == MIRT_IOU || use->metric == MIRT_ONE_HOT_IOU) && use->class_id < 0 &&
+        !use->options.target_classes)
+        return mirt__fail(MIRT_E_INVALID, "%s needs class_id or target_classes", name);
+    if (iou && use->options.target_classes >> (groups < 31 ? groups : 31))
+        return mirt__fail(MIRT_E_INVALID, "%s: target_classes is 0x%x; %s has %lld classes, the first 31 can be set",
+                          name, use->options.target_classes, maker, (long long)groups);
+    if (use->class_id >= groups && (use->cls->sums == MIRT__SUMS_HITS || use->cls->sums == MIRT__SUMS_BUCKETS))
         return mirt__fail(MIRT_E_INVALID, "%s: class_id is %lld; %s has %lld classes", name, (long long)use->class_id,
                           maker, (long long)groups);
     if (loss && loss->sparse && takes == MIRT__TAKES_VALUES)
@@ -116,7 +133,8 @@ static double mirt__label_at(const mirt__counted *c, int64_t i) { return mirt__e
 
 /* The label of output j in a row; a class number means the index of the 1. */
 static double mirt__label_of(const mirt__counted *c, int64_t row, int64_t j) {
-    return c->width == 1 && c->n > 1 ? (double)(mirt__label_at(c, row) == (double)j) : mirt__label_at(c, row * c->n + j);
+    if (c->width == 1 && c->n > 1) return mirt__label_at(c, row) == (double)j;
+    return mirt__label_at(c, row * c->n + j);
 }
 
 /* The class that a number means; -1: none of them. */
@@ -197,17 +215,27 @@ static double mirt__errors(const mirt__metric_use *use, const mirt__counted *c, 
     return sum;
 }
 
+/* Of predictions and labels, for Pearson's and the concordance correlation without their means. */
 static double mirt__correlation(const mirt__metric_use *use, const mirt__counted *c, int64_t row) {
-    double xx = 0, tt = 0, xt = 0;
-    (void)use;
+    const bool centered = use->metric != MIRT_METRIC_COSINE_SIMILARITY;
+    double xx = 0, tt = 0, xt = 0, x_mean = 0, t_mean = 0;
+    for (int64_t i = row * c->n; centered && i < (row + 1) * c->n; i++) {
+        x_mean += (double)c->x[i] / (double)c->n;
+        t_mean += mirt__label_at(c, i) / (double)c->n;
+    }
     for (int64_t i = row * c->n; i < (row + 1) * c->n; i++) {
-        const double x = (double)c->x[i], label = mirt__label_at(c, i);
+        const double x = (double)c->x[i] - x_mean, label = mirt__label_at(c, i) - t_mean;
         xx += x * x;
         tt += label * label;
         xt += x * label;
     }
+    if (use->metric == MIRT_CONCORDANCE_CORRELATION) {
+        const double n = (double)c->n, off = x_mean - t_mean;
+        return 2 * xt / n / ((xx + tt) / n + off * off + 1e-7); /* as Keras */
+    }
     xx = sqrt(xx);
     tt = sqrt(tt);
+    if (centered) return xt / (xx * tt); /* NaN of constant rows, as Keras */
     return xt / ((xx > 1e-7 ? xx : 1e-7) * (tt > 1e-7 ? tt : 1e-7)); /* as Keras */
 }
 
@@ -242,7 +270,7 @@ static int64_t mirt__kth_of(const mirt__real *x, int64_t n, int64_t k) {
 
 /* Whether output j of a row counts as 1; `last`: the least of the outputs that may, -1: all may. */
 static bool mirt__is_said(const mirt__metric_use *use, const mirt__real *x, int64_t j, int64_t last) {
-    if (use->largest && use->metric == MIRT_F1_SCORE)
+    if (use->largest && mirt__is_f_score(use))
         return last >= 0 && x[j] >= x[last] && fabs((double)x[j]) > 1e-9; /* as Keras */
     return x[j] > (mirt__real)use->options.threshold && (last < 0 || x[j] > x[last] || (x[j] == x[last] && j <= last));
 }
@@ -276,15 +304,18 @@ static void mirt__count_classes(const mirt__metric_use *use, const mirt__counted
     }
 }
 
-/* Counts positives by the largest threshold below them, then negatives; in float32, as in Keras. */
+/* Counts positives by the largest threshold below them, then negatives; in float32, as in Keras. The last threshold, 1,
+   is below none; its count is that of zeros, which are above the first threshold for AUC alone. */
 static void mirt__count_buckets(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
     const int buckets = use->options.num_thresholds;
+    const int64_t begin = use->class_id < 0 ? 0 : use->class_id, end = use->class_id < 0 ? c->n : use->class_id + 1;
     for (int64_t r = 0; r < c->rows; r++) {
         const double weight = mirt__row_weight(c, r);
-        for (int64_t j = 0; j < c->n; j++) {
+        for (int64_t j = begin; j < end; j++) {
             const float x = (float)c->x[r * c->n + j], p = x > 0 ? (x < 1 ? x : 1) : 0;
-            const int bucket = (int)ceilf(p * (float)(buckets - 1)) - 1;
-            sum[(bucket > 0 ? bucket : 0) + (mirt__label_of(c, r, j) != 0 ? 0 : buckets)] += weight;
+            const int above = (int)ceilf(p * (float)(buckets - 1));
+            const int bucket = above ? above - 1 : use->metric == MIRT_AUC ? 0 : buckets - 1;
+            sum[bucket + (mirt__label_of(c, r, j) != 0 ? 0 : buckets)] += weight;
         }
     }
 }
@@ -327,9 +358,11 @@ static double mirt__explained(const mirt__metric_use *use, const double *sum, do
 }
 
 MIRT__LIB double mirt__metric_of_group(const mirt__metric_use *use, const double *sums, int64_t group) {
-    const double *of = sums + 3 * group, hits = use->metric == MIRT_F1_SCORE ? 2 * of[0] : of[0];
-    const double wrong = use->metric == MIRT_RECALL ? 0 : of[1], missed = use->metric == MIRT_PRECISION ? 0 : of[2];
-    if (use->metric == MIRT_MEAN_IOU && !(hits + wrong + missed > 0)) return (double)NAN;
+    const bool f = mirt__is_f_score(use);
+    const double beta = f ? (double)use->options.beta : 1, *of = sums + 3 * group;
+    const double hits = f ? (1 + beta * beta) * of[0] : of[0], wrong = use->metric == MIRT_RECALL ? 0 : of[1],
+                 missed = use->metric == MIRT_PRECISION ? 0 : beta * beta * of[2];
+    if (mirt__counts_classes(use) && !(hits + wrong + missed > 0)) return (double)NAN;
     return mirt__ratio(hits, hits + wrong + missed);
 }
 
@@ -340,16 +373,23 @@ static double mirt__micro_average(const mirt__metric_use *use, const double *sum
     return mirt__metric_of_group(use, all, 0);
 }
 
+/* Whether group g is one of those whose mean it is. */
+static bool mirt__is_target(const mirt__metric_use *use, int64_t g) {
+    const unsigned targets = mirt__counts_classes(use) ? use->options.target_classes : 0;
+    return (use->groups == 1 || use->class_id < 0 || g == use->class_id) &&
+           (!targets || (g < 31 && (targets >> g & 1u)));
+}
+
 /* Precision, recall, F1 or IoU: of one group, or the mean of several by their weights; one that does not occur has
    none. */
 static double mirt__share_of_hits(const mirt__metric_use *use, const double *sum, double samples) {
-    const bool by_labels = use->options.average == MIRT_WEIGHTED && use->metric != MIRT_MEAN_IOU;
+    const bool iou = mirt__counts_classes(use), by_labels = use->options.average == MIRT_WEIGHTED && !iou;
     double total = 0, weights = 0;
     (void)samples;
-    if (use->metric != MIRT_MEAN_IOU && use->options.average <= MIRT_MICRO) return mirt__micro_average(use, sum);
+    if (!iou && use->options.average <= MIRT_MICRO) return mirt__micro_average(use, sum);
     for (int64_t g = 0; g < use->groups; g++) {
         const double value = mirt__metric_of_group(use, sum, g), weight = by_labels ? sum[3 * g] + sum[3 * g + 2] : 1;
-        if (!(value == value) || (use->groups > 1 && use->class_id >= 0 && g != use->class_id)) continue;
+        if (!(value == value) || !mirt__is_target(use, g)) continue;
         total += weight * value;
         weights += weight;
     }
@@ -375,22 +415,43 @@ static double mirt__auc_part(bool pr, double tp, double fp, double tp_in, double
     return mirt__ratio(slope * (tp_in + intercept * log(ratio)), positives);
 }
 
+static double mirt__total(const double *sum, int count) {
+    double total = 0;
+    for (int i = 0; i < count; i++) total += sum[i];
+    return total;
+}
+
 static double mirt__auc_of(const mirt__metric_use *use, const double *sum, double samples) {
     const int buckets = use->options.num_thresholds;
-    double positives = 0, negatives = 0, area = 0, tp, fp;
+    const double positives = mirt__total(sum, buckets), negatives = mirt__total(sum + buckets, buckets);
+    double area = 0, tp = positives, fp = negatives;
     (void)samples;
-    for (int i = 0; i < buckets; i++) {
-        positives += sum[i];
-        negatives += sum[buckets + i];
-    }
-    tp = positives;
-    fp = negatives;
     for (int i = 0; i + 1 < buckets; i++) {
         area += mirt__auc_part(use->options.curve == MIRT_PR, tp, fp, sum[i], sum[buckets + i], positives, negatives);
         tp -= sum[i];
         fp -= sum[buckets + i];
     }
     return area;
+}
+
+/* The best of one share at thresholds where another is at least `at`, from the highest threshold to the lowest. */
+static double mirt__best_at(const mirt__metric_use *use, const double *sum, double samples) {
+    const int buckets = use->options.num_thresholds;
+    const bool wants_recall =
+        use->metric == MIRT_SENSITIVITY_AT_SPECIFICITY || use->metric == MIRT_RECALL_AT_PRECISION;
+    const bool precision = use->metric == MIRT_PRECISION_AT_RECALL || use->metric == MIRT_RECALL_AT_PRECISION;
+    const double positives = mirt__total(sum, buckets), negatives = mirt__total(sum + buckets, buckets);
+    double tp = 0, fp = 0, best = 0;
+    (void)samples;
+    for (int i = buckets - 1; i >= 0; i--) {
+        tp += i + 1 < buckets ? sum[i] : 0;
+        fp += i + 1 < buckets ? sum[buckets + i] : 0;
+        const double recall = mirt__ratio(tp, positives),
+                     other = precision ? mirt__ratio(tp, tp + fp) : mirt__ratio(negatives - fp, negatives);
+        const double value = wants_recall ? recall : other;
+        if ((float)(wants_recall ? other : recall) >= use->options.at && value > best) best = value; /* as Keras */
+    }
+    return best;
 }
 
 /* >>the table */
@@ -400,6 +461,9 @@ static double mirt__auc_of(const mirt__metric_use *use, const double *sum, doubl
 #define MIRT__ERROR MIRT_MODE_MIN, false
 #define MIRT__VALUES(value, per) NULL, 1, mirt__count_values, value, mirt__mean_of_##per
 #define MIRT__HITS(result) MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_positives, NULL, mirt__##result
+#define MIRT__CLASSES NULL, MIRT__SUMS_HITS, mirt__count_classes, NULL, mirt__share_of_hits, MIRT__SHARE
+#define MIRT__THRESHOLDS(result) \
+    MIRT__TAKES_ANY, NULL, MIRT__SUMS_BUCKETS, mirt__count_buckets, NULL, result, MIRT__SHARE
 static const mirt__metric_class mirt__metric_table[] = {
     {NULL, MIRT__TAKES_ANY, NULL, 0, NULL, NULL, NULL, MIRT_MODE_AUTO, false},
     {"accuracy", MIRT__TAKES_BY_SHAPE, mirt__accuracy_record, 0, NULL, NULL, NULL, MIRT__SHARE},
@@ -411,10 +475,10 @@ static const mirt__metric_class mirt__metric_table[] = {
     {"precision", MIRT__HITS(share_of_hits), MIRT__SHARE},
     {"recall", MIRT__HITS(share_of_hits), MIRT__SHARE},
     {"f1_score", MIRT__HITS(share_of_hits), MIRT__SHARE},
-    {"auc", MIRT__TAKES_ANY, NULL, MIRT__SUMS_BUCKETS, mirt__count_buckets, NULL, mirt__auc_of, MIRT__SHARE},
+    {"auc", MIRT__THRESHOLDS(mirt__auc_of)},
     {"mean_absolute_error", MIRT__TAKES_VALUES, MIRT__VALUES(mirt__errors, elements), MIRT__ERROR},
     {"mean_squared_error", MIRT__TAKES_VALUES, MIRT__VALUES(mirt__errors, elements), MIRT__ERROR},
-    {"mean_io_u", MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_classes, NULL, mirt__share_of_hits, MIRT__SHARE},
+    {"mean_io_u", MIRT__TAKES_ANY, MIRT__CLASSES},
     {"true_positives", MIRT__HITS(number_of_hits), MIRT_MODE_AUTO, false},
     {"false_positives", MIRT__HITS(number_of_hits), MIRT_MODE_AUTO, false},
     {"true_negatives", MIRT__HITS(number_of_hits), MIRT_MODE_AUTO, false},
@@ -424,12 +488,25 @@ static const mirt__metric_class mirt__metric_table[] = {
      MIRT__SCORE},
     {"cosine_similarity", MIRT__TAKES_VALUES, MIRT__VALUES(mirt__correlation, rows), MIRT__SCORE},
     {"loss", MIRT__TAKES_ANY, mirt__loss_metric_record, 0, NULL, NULL, NULL, MIRT__ERROR},
+    {"fbeta_score", MIRT__HITS(share_of_hits), MIRT__SHARE},
+    {"io_u", MIRT__TAKES_ANY, MIRT__CLASSES},
+    {"binary_io_u", MIRT__TAKES_VALUES, MIRT__CLASSES},
+    {"one_hot_io_u", MIRT__TAKES_ONE_HOT, MIRT__CLASSES},
+    {"one_hot_mean_io_u", MIRT__TAKES_ONE_HOT, MIRT__CLASSES},
+    {"pearson_correlation", MIRT__TAKES_VALUES, MIRT__VALUES(mirt__correlation, rows), MIRT__SCORE},
+    {"concordance_correlation", MIRT__TAKES_VALUES, MIRT__VALUES(mirt__correlation, rows), MIRT__SCORE},
+    {"sensitivity_at_specificity", MIRT__THRESHOLDS(mirt__best_at)},
+    {"specificity_at_sensitivity", MIRT__THRESHOLDS(mirt__best_at)},
+    {"precision_at_recall", MIRT__THRESHOLDS(mirt__best_at)},
+    {"recall_at_precision", MIRT__THRESHOLDS(mirt__best_at)},
 };
 #undef MIRT__SHARE
 #undef MIRT__SCORE
 #undef MIRT__ERROR
 #undef MIRT__VALUES
 #undef MIRT__HITS
+#undef MIRT__CLASSES
+#undef MIRT__THRESHOLDS
 MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__metric_table) == MIRT__METRIC_COUNT, "a row for each metric");
 
 MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric) {
@@ -464,5 +541,5 @@ MIRT__LIB bool mirt__metric_indexes(const mirt__metric_use *use) {
 
 MIRT__LIB bool mirt__metric_by_class(const mirt__metric_use *use) {
     return use->cls && use->cls->result == mirt__share_of_hits &&
-           (use->metric == MIRT_MEAN_IOU || (use->options.average && use->class_id < 0));
+           (mirt__counts_classes(use) || (use->options.average && use->class_id < 0));
 }

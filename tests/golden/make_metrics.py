@@ -30,7 +30,8 @@ typedef struct golden_metric {
     double value;
     const char *average;
     int class_id, weighted, positions, ignore, classes;
-    double by_class[9];
+    double by_class[9], beta, at;
+    unsigned targets;
 } golden_metric;
 
 static const golden_metric golden_metrics[] = {
@@ -66,10 +67,10 @@ CASES = [
 
 
 # (name, n, options, metric): options may be sparse, k, threshold (-1: none), average, class_id, weighted, positions,
-# ignore; `by_class` makes the metric with the values of each class.
+# ignore, beta, at, targets (target_class_ids); `by_class` makes the metric with the values of each class.
 def case(name, n, make, by_class=None, **options):
-    return (name, n, options.get("sparse", 0), options.get("k", 0), options.get("threshold", -1), 0, "ROC", make,
-            by_class, options)
+    return (name, n, options.get("sparse", 0), options.get("k", 0), options.get("threshold", -1),
+            options.get("thresholds", 0), "ROC", make, by_class, options)
 
 
 class Mean:
@@ -150,7 +151,41 @@ CASES += [
     case("sparse_categorical_crossentropy", 5, lambda: M.SparseCategoricalCrossentropy(), sparse=1, positions=1,
          weighted=1),
     case("accuracy", 5, lambda: M.SparseCategoricalAccuracy(), sparse=1, positions=1, weighted=1),
+    case("categorical_hinge", 5, lambda: M.CategoricalHinge(), weighted=1),
+    case("hinge", 4, lambda: M.Hinge()),
+    case("squared_hinge", 4, lambda: M.SquaredHinge(), weighted=1),
+    case("kl_divergence", 4, lambda: M.KLDivergence(), positions=1, weighted=1),
+    case("log_cosh", 4, lambda: M.LogCoshError()),
+    case("poisson", 1, lambda: M.Poisson(), weighted=1),
+    case("mean_absolute_percentage_error", 4, lambda: M.MeanAbsolutePercentageError()),
+    case("mean_squared_logarithmic_error", 4, lambda: M.MeanSquaredLogarithmicError(), positions=1),
+    case("fbeta_score", 5, lambda: M.FBetaScore(average="macro", beta=0.5), lambda: M.FBetaScore(beta=0.5),
+         average="macro", beta=0.5),
+    case("fbeta_score", 5, lambda: M.FBetaScore(average="weighted", beta=2.0, threshold=0.75),
+         lambda: M.FBetaScore(beta=2.0, threshold=0.75), average="weighted", beta=2, threshold=0.75, weighted=1,
+         sparse=1),
+    case("fbeta_score", 4, lambda: M.FBetaScore(average="micro"), average="micro"),
+    case("io_u", 5, lambda: M.IoU(5, [0, 3], sparse_y_pred=False, dtype="float64", ignore_class=2),
+         iou(5, ignore_class=2), sparse=1, targets=[0, 3], ignore=2, weighted=1),
+    case("io_u", 5, lambda: M.IoU(5, [4], sparse_y_pred=False), iou(5), sparse=1, class_id=4, positions=1),
+    case("binary_io_u", 1, lambda: M.BinaryIoU(threshold=0.25),
+         lambda: ByClass(2, lambda i: M.BinaryIoU(target_class_ids=[i], threshold=0.25)), threshold=0.25),
+    case("binary_io_u", 4, lambda: M.BinaryIoU(target_class_ids=[1]),
+         lambda: ByClass(2, lambda i: M.BinaryIoU(target_class_ids=[i])), targets=[1], positions=1),
+    case("one_hot_io_u", 5, lambda: M.OneHotIoU(5, [1, 2, 4]), iou(5, sparse_y_true=False), targets=[1, 2, 4]),
+    case("one_hot_mean_io_u", 5, lambda: M.OneHotMeanIoU(5, dtype="float64", ignore_class=1),
+         iou(5, sparse_y_true=False, ignore_class=1), ignore=1, weighted=1),
+    case("pearson_correlation", 4, lambda: M.PearsonCorrelation()),
+    case("pearson_correlation", 4, lambda: M.PearsonCorrelation(), weighted=1, positions=1),
+    case("concordance_correlation", 4, lambda: M.ConcordanceCorrelation(), weighted=1),
+    case("concordance_correlation", 9, lambda: M.ConcordanceCorrelation(), positions=1),
 ]
+for at in (0, 0.5, 0.8, 1):  # of 7 thresholds; 0.8 of the default's number of class 2, with weights
+    n, few = (5, {"class_id": 2}) if at == 0.8 else (1, {"num_thresholds": 7})
+    options = {"at": at, "thresholds": 7} if n == 1 else {"at": at, "class_id": 2, "weighted": 1}
+    for kind in (M.SensitivityAtSpecificity, M.SpecificityAtSensitivity, M.PrecisionAtRecall, M.RecallAtPrecision):
+        name = keras.src.utils.naming.to_snake_case(kind.__name__)
+        CASES.append(case(name, n, lambda a=at, k=kind, o=few: k(a, **o), **options))
 text = [HEAD % (tf.__version__, keras.__version__)]
 for seed, (name, n, sparse, k, threshold, thresholds, curve, make, *more) in enumerate(CASES):
     seed = 40 + 10 * seed
@@ -181,11 +216,12 @@ for seed, (name, n, sparse, k, threshold, thresholds, curve, make, *more) in enu
             m.update_state(labels, p[at:at + 50], **w)
     values = np.asarray(classes.result()) if classes else np.zeros(1)
     text.append(
-        '    {"%s", %d, %d, %d, %.9g, %d, "%s", %d, %.9g, "%s", %d, %d, %d, %d, %d, {%s}},\n'
+        '    {"%s", %d, %d, %d, %.9g, %d, "%s", %d, %.9g, "%s", %d, %d, %d, %d, %d, {%s}, %.9g, %.9g, 0x%x},\n'
         % (name, n, sparse, k, threshold, thresholds, curve, seed, float(np.asarray(metric.result())),
            options.get("average", "auto"), options.get("class_id", -1), options.get("weighted", 0),
            options.get("positions", 0), options.get("ignore", -1), len(values) if classes else 0,
-           ", ".join("%.9g" % v for v in values))
+           ", ".join("%.9g" % v for v in values), options.get("beta", 0), options.get("at", 0),
+           sum(1 << i for i in options.get("targets", [])))
     )
 text.append("};\n\n#endif\n")
 open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "metrics.h"), "w").write("".join(text))
