@@ -115,16 +115,6 @@ static float mirt__common_categorical_crossentropy(const mirt__simd *simd, const
     return loss;
 }
 
-/* Inlined, so that the loops contain the called function; the copy of the options cannot be what dx points to. */
-MIRT__INLINE float mirt__common_mean(const mirt__loss *l, int64_t r,
-                                     float (*element)(const mirt_loss_options *how, float x, float t)) {
-    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
-    const mirt_loss_options how = l->how;
-    float loss = 0;
-    for (int64_t j = 0; j < l->n; j++) loss += element(&how, x[j], t[j]);
-    return loss / (float)l->n;
-}
-
 /* The gradient of row r. */
 static void mirt__common_sparse_categorical_crossentropy_grad(const mirt__simd *simd, const mirt__loss *l,
                                                               int64_t r) {
@@ -168,14 +158,22 @@ static void mirt__common_categorical_crossentropy_grad(const mirt__simd *simd, c
     for (int64_t j = 0; j < l->n; j++) dx[j] = scale * ((dx[j] - total) / sum);
 }
 
-MIRT__INLINE void mirt__common_mean_grad(const mirt__loss *l, int64_t r,
-                                         float (*element)(const mirt_loss_options *how, float x, float t, float scale,
-                                                          float n)) {
-    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
-    const float scale = l->dloss[r], n = (float)l->n;
+/* Inlined, so that the loops contain the called function; the copy of the options cannot be what dx points to. */
+MIRT__INLINE void mirt__common_mean(const mirt__loss *l, int64_t r,
+                                    float (*element)(const mirt_loss_options *how, float x, float t),
+                                    float (*grad)(const mirt_loss_options *how, float x, float t, float scale,
+                                                  float n)) {
+    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n, n = (float)l->n;
     const mirt_loss_options how = l->how;
-    float *dx = l->dx + r * l->n;
-    for (int64_t j = 0, count = l->n; j < count; j++) dx[j] = element(&how, x[j], t[j], scale, n);
+    float loss = 0;
+    if (l->dx) {
+        const float scale = l->dloss[r];
+        float *dx = l->dx + r * l->n;
+        for (int64_t j = 0, count = l->n; j < count; j++) dx[j] = grad(&how, x[j], t[j], scale, n);
+        return;
+    }
+    for (int64_t j = 0; j < l->n; j++) loss += element(&how, x[j], t[j]);
+    l->loss[r] = loss / n;
 }
 
 /* Losses of rows, or gradients if there is a dx. */
@@ -194,12 +192,9 @@ static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end,
             else l->loss[r] = mirt__common_categorical_crossentropy(call->simd, l, r);
             break;
         case MIRT_BINARY_CROSSENTROPY:
-            if (l->dx) mirt__common_mean_grad(l, r, mirt__binary_crossentropy_grad);
-            else l->loss[r] = mirt__common_mean(l, r, mirt__binary_crossentropy);
+            mirt__common_mean(l, r, mirt__binary_crossentropy, mirt__binary_crossentropy_grad);
             break;
-        default:
-            if (l->dx) mirt__common_mean_grad(l, r, mirt__mean_squared_error_grad);
-            else l->loss[r] = mirt__common_mean(l, r, mirt__mean_squared_error);
+        default: mirt__common_mean(l, r, mirt__mean_squared_error, mirt__mean_squared_error_grad);
         }
     }
 }

@@ -50,13 +50,6 @@ static mirt__real mirt__ref_unclipped(mirt__real p) {
     return p < mirt__ref_smallest || p > mirt__ref_largest ? (mirt__real)0 : (mirt__real)1;
 }
 
-/* log(sum of exp(x)) minus the largest x. */
-static mirt__real mirt__ref_log_sum(const mirt__real *x, int64_t n, mirt__real largest) {
-    mirt__real sum = 0;
-    for (int64_t j = 0; j < n; j++) sum += mirt__exp(x[j] - largest);
-    return mirt__ln(sum);
-}
-
 /* Options as mirt__real. */
 static mirt__real mirt__ref_smoothing(const mirt__loss *l) { return (mirt__real)l->how.label_smoothing; }
 
@@ -69,74 +62,48 @@ static mirt__real mirt__ref_target(const mirt__loss *l, int64_t r, int64_t j) {
     return t * (1 - s) + s / (mirt__real)l->n;
 }
 
-static bool mirt__ref_ignored(const mirt__loss *l, int64_t r) {
-    return l->how.has_ignore_class && ((const int32_t *)l->labels)[r] == l->how.ignore_class;
-}
-
-/* -log of the probability of the label of row r. Keras normalizes clipped probabilities again. */
-static mirt__real mirt__ref_sparse_categorical_crossentropy(const mirt__loss *l, int64_t r) {
+/* The crossentropy of row r: the sum of -t * log of the probability of each class; classes with t = 0 are ignored.
+   Keras divides probabilities by their sum after clipping them where labels are class numbers, and before it
+   otherwise. */
+static void mirt__ref_crossentropy(const mirt__loss *l, int64_t r) {
     const mirt__real *x = l->x + r * l->n, largest = mirt__ref_max(x, l->n);
-    mirt__real sum = 0, loss = 0;
-    if (mirt__ref_ignored(l, r)) return 0;
-    for (int64_t j = 0; !l->how.from_logits && j < l->n; j++) sum += mirt__ref_clip(x[j]);
-    const mirt__real log_sum = l->how.from_logits ? mirt__ref_log_sum(x, l->n, largest) : mirt__ln(sum);
+    const bool logits = l->how.from_logits, sparse = l->kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    mirt__real sum = 0;
+    l->loss[r] = 0;
+    if (sparse && l->how.has_ignore_class && ((const int32_t *)l->labels)[r] == l->how.ignore_class) return;
+    for (int64_t j = 0; j < l->n; j++)
+        sum += logits ? mirt__exp(x[j] - largest) : sparse ? mirt__ref_clip(x[j]) : x[j];
     for (int64_t j = 0; j < l->n; j++) {
         const mirt__real t = mirt__ref_target(l, r, j);
         if (t == 0) continue;
-        loss += t * (log_sum - (l->how.from_logits ? x[j] - largest : mirt__ln(mirt__ref_clip(x[j]))));
+        if (logits) l->loss[r] += t * (mirt__ln(sum) - (x[j] - largest));
+        else if (sparse) l->loss[r] += t * (mirt__ln(sum) - mirt__ln(mirt__ref_clip(x[j])));
+        else l->loss[r] -= t * mirt__ln(mirt__ref_clip(x[j] / sum));
     }
-    return loss;
 }
 
-/* d loss / d x of row r, into dx. */
-static void mirt__ref_sparse_categorical_crossentropy_grad(const mirt__loss *l, int64_t r) {
-    const mirt__real *x = l->x + r * l->n;
-    const bool logits = l->how.from_logits;
-    mirt__real *dx = l->dx + r * l->n, largest = mirt__ref_max(x, l->n), sum = 0;
-    for (int64_t j = 0; j < l->n; j++) sum += logits ? mirt__exp(x[j] - largest) : mirt__ref_clip(x[j]);
+/* d loss / d x of row r, into dx. Of probabilities that are clipped last, with q = x / sum and g = d loss / d q:
+   dx = (g - sum of g q) / sum. */
+static void mirt__ref_crossentropy_grad(const mirt__loss *l, int64_t r) {
+    const mirt__real *x = l->x + r * l->n, largest = mirt__ref_max(x, l->n);
+    const bool logits = l->how.from_logits, sparse = l->kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    const bool ignored = sparse && l->how.has_ignore_class &&
+                         ((const int32_t *)l->labels)[r] == l->how.ignore_class;
+    mirt__real *dx = l->dx + r * l->n, sum = 0, total = 0;
+    for (int64_t j = 0; j < l->n; j++)
+        sum += logits ? mirt__exp(x[j] - largest) : sparse ? mirt__ref_clip(x[j]) : x[j];
     for (int64_t j = 0; j < l->n; j++) {
-        const mirt__real t = mirt__ref_target(l, r, j);
-        if (mirt__ref_ignored(l, r)) dx[j] = 0;
-        else if (logits) dx[j] = mirt__exp(x[j] - largest) / sum - t;
-        else dx[j] = mirt__ref_unclipped(x[j]) * (1 / sum - t / mirt__ref_clip(x[j]));
+        const mirt__real t = mirt__ref_target(l, r, j), q = x[j] / sum;
+        if (logits) dx[j] = -t;
+        else if (sparse) dx[j] = mirt__ref_unclipped(x[j]) * (1 / sum - t / mirt__ref_clip(x[j]));
+        else dx[j] = -t / mirt__ref_clip(q) * mirt__ref_unclipped(q);
+        total += logits ? t : dx[j] * q;
     }
-}
-
-/* The sum of -t * log of the probability of each class; classes with t = 0 are ignored. */
-static mirt__real mirt__ref_categorical_crossentropy(const mirt__loss *l, int64_t r) {
-    const mirt__real *x = l->x + r * l->n;
-    mirt__real loss = 0;
-    if (l->how.from_logits) {
-        mirt__real largest = mirt__ref_max(x, l->n), log_sum = mirt__ref_log_sum(x, l->n, largest);
-        for (int64_t j = 0; j < l->n; j++) {
-            const mirt__real t = mirt__ref_target(l, r, j);
-            loss += t == 0 ? 0 : t * (log_sum - (x[j] - largest));
-        }
-        return loss;
-    }
-    mirt__real sum = 0;
-    for (int64_t j = 0; j < l->n; j++) sum += x[j];
-    for (int64_t j = 0; j < l->n; j++) loss -= mirt__ref_target(l, r, j) * mirt__ln(mirt__ref_clip(x[j] / sum));
-    return loss;
-}
-
-static void mirt__ref_categorical_crossentropy_grad(const mirt__loss *l, int64_t r) {
-    const mirt__real *x = l->x + r * l->n;
-    mirt__real *dx = l->dx + r * l->n, largest = mirt__ref_max(x, l->n), sum = 0, total = 0;
-    for (int64_t j = 0; j < l->n; j++) sum += l->how.from_logits ? mirt__exp(x[j] - largest) : x[j];
-    if (l->how.from_logits) {
-        for (int64_t j = 0; j < l->n; j++) total += mirt__ref_target(l, r, j);
-        for (int64_t j = 0; j < l->n; j++)
-            dx[j] = mirt__exp(x[j] - largest) / sum * total - mirt__ref_target(l, r, j);
-        return;
-    }
-    /* With q = x / sum and g = d loss / d q: dx = (g - sum of g q) / sum. */
     for (int64_t j = 0; j < l->n; j++) {
-        mirt__real q = x[j] / sum;
-        dx[j] = -mirt__ref_target(l, r, j) / mirt__ref_clip(q) * mirt__ref_unclipped(q);
-        total += dx[j] * q;
+        if (ignored) dx[j] = 0;
+        else if (logits) dx[j] += mirt__exp(x[j] - largest) / sum * total;
+        else if (!sparse) dx[j] = (dx[j] - total) / sum;
     }
-    for (int64_t j = 0; j < l->n; j++) dx[j] = (dx[j] - total) / sum;
 }
 
 /* Losses of ELEMENTS: the function whose mean is the loss, and its derivative by x. from_logits: x goes into the
@@ -185,12 +152,9 @@ MIRT__LIB void mirt__ref_loss(const mirt__loss *l) {
     for (int64_t r = 0; r < l->rows; r++) {
         switch (l->kind) {
         case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
-            if (l->dx) mirt__ref_sparse_categorical_crossentropy_grad(l, r);
-            else l->loss[r] = mirt__ref_sparse_categorical_crossentropy(l, r);
-            break;
         case MIRT_CATEGORICAL_CROSSENTROPY:
-            if (l->dx) mirt__ref_categorical_crossentropy_grad(l, r);
-            else l->loss[r] = mirt__ref_categorical_crossentropy(l, r);
+            if (l->dx) mirt__ref_crossentropy_grad(l, r);
+            else mirt__ref_crossentropy(l, r);
             break;
         case MIRT_BINARY_CROSSENTROPY:
             mirt__ref_mean(l, r, mirt__ref_binary_crossentropy, mirt__ref_binary_crossentropy_grad);

@@ -155,32 +155,29 @@ static mirt_status mirt__output_metrics(mirt_model *model, int output) {
                : mirt_last_status();
 }
 
+/* Checks built-in and custom metrics, whose copies become the model's. */
 static mirt_status mirt__metrics_take(mirt_model *model) {
-    for (int i = 0; i < MIRT_MAX_METRICS && model->config.metrics[i] != MIRT_METRIC_NONE; i++) {
-        const mirt__metric_class *cls = mirt__metric_class_get(model->config.metrics[i]);
-        if (!cls) return mirt__fail(MIRT_E_INVALID, "invalid metric (%d)", (int)model->config.metrics[i]);
-        const mirt_status status = mirt__options_take(model, &model->config.metric_options[i]);
-        if (status == MIRT_E_INVALID) mirt__fail_at("%s", cls->name);
-        if (status != MIRT_OK) return status;
-    }
-    return MIRT_OK;
-}
-
-static mirt_status mirt__custom_metrics_take(mirt_model *model) {
-    for (int i = 0; i < MIRT_MAX_METRICS && model->config.custom_metrics[i]; i++) {
-        const mirt_custom_metric *own = mirt__custom_metric_of(model->strategy, model->config.custom_metrics[i]);
-        if (!own) return mirt__fail_at("metric number %d", i + 1);
-        model->config.custom_metrics[i] = own;
-        const mirt_status status = mirt__options_take(model, &model->config.custom_metric_options[i]);
-        if (status == MIRT_E_INVALID) mirt__fail_at("%s", own->name);
-        if (status != MIRT_OK) return status;
+    mirt_compile_desc *c = &model->config;
+    for (int own = 0; own < 2; own++) {
+        for (int i = 0; i < MIRT_MAX_METRICS && (own ? c->custom_metrics[i] != NULL : c->metrics[i] != 0); i++) {
+            const mirt__metric_class *cls = own ? NULL : mirt__metric_class_get(c->metrics[i]);
+            if (!own && !cls) return mirt__fail(MIRT_E_INVALID, "invalid metric (%d)", (int)c->metrics[i]);
+            const mirt_custom_metric *custom =
+                own ? mirt__custom_metric_of(model->strategy, c->custom_metrics[i]) : NULL;
+            if (own && !custom) return mirt__fail_at("metric number %d", i + 1);
+            if (own) c->custom_metrics[i] = custom;
+            const mirt_status status = mirt__options_take(model, own ? &c->custom_metric_options[i]
+                                                                     : &c->metric_options[i]);
+            if (status == MIRT_E_INVALID) mirt__fail_at("%s", own ? custom->name : cls->name);
+            if (status != MIRT_OK) return status;
+        }
     }
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model) {
     model->num_metrics = 0;
-    if (mirt__metrics_take(model) != MIRT_OK || mirt__custom_metrics_take(model) != MIRT_OK) return mirt_last_status();
+    if (mirt__metrics_take(model) != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < model->num_outputs; i++) {
         if (mirt__output_has_loss(model, i) && mirt__output_metrics(model, i) != MIRT_OK) return mirt_last_status();
     }
