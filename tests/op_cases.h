@@ -432,7 +432,7 @@ static mirt_tensor *values_for(mirt_loss loss, mirt_tensor *x) {
 }
 #define SPARSE_CASE(loss, logits) loss_of(loss, logits, batch(x, v[0]), classes(x))
 #define CATEGORICAL_CASE(loss, logits) loss_of(loss, logits, batch(x, v[0]), one_hot_classes(x, 5))
-#define ELEMENTS_CASE CATEGORICAL_CASE
+#define ELEMENTS_CASE VALUES_CASE
 #define VALUES_CASE(loss, logits) loss_of(loss, logits, values_for(loss, batch(x, v[0])), one_hot_classes(x, 5))
 #define LOSS_CASE(loss, name, labels, activation) \
     CASE(loss_##name) { UNUSED; return labels##_CASE(loss, activation != MIRT_LINEAR); }

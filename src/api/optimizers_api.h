@@ -157,22 +157,22 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
     X(MIRT_CATEGORICAL_CROSSENTROPY, categorical_crossentropy, CATEGORICAL, MIRT_SOFTMAX) \
     X(MIRT_BINARY_CROSSENTROPY, binary_crossentropy, ELEMENTS, MIRT_SIGMOID) \
     X(MIRT_MEAN_SQUARED_ERROR, mean_squared_error, ELEMENTS, MIRT_LINEAR) \
-    X(MIRT_MEAN_ABSOLUTE_ERROR, mean_absolute_error, VALUES, MIRT_LINEAR) \
-    X(MIRT_HUBER, huber, VALUES, MIRT_LINEAR) \
-    X(MIRT_HINGE, hinge, VALUES, MIRT_LINEAR) \
-    X(MIRT_SQUARED_HINGE, squared_hinge, VALUES, MIRT_LINEAR) \
-    X(MIRT_LOG_COSH, log_cosh, VALUES, MIRT_LINEAR) \
+    X(MIRT_MEAN_ABSOLUTE_ERROR, mean_absolute_error, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_HUBER, huber, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_HINGE, hinge, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_SQUARED_HINGE, squared_hinge, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_LOG_COSH, log_cosh, ELEMENTS, MIRT_LINEAR) \
     X(MIRT_KL_DIVERGENCE, kl_divergence, VALUES, MIRT_LINEAR) \
     X(MIRT_COSINE_SIMILARITY, cosine_similarity, VALUES, MIRT_LINEAR) \
-    X(MIRT_BINARY_FOCAL_CROSSENTROPY, binary_focal_crossentropy, VALUES, MIRT_SIGMOID) \
+    X(MIRT_BINARY_FOCAL_CROSSENTROPY, binary_focal_crossentropy, ELEMENTS, MIRT_SIGMOID) \
     X(MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, categorical_focal_crossentropy, CATEGORICAL, MIRT_SOFTMAX) \
     X(MIRT_DICE, dice, VALUES, MIRT_LINEAR) \
     X(MIRT_TVERSKY, tversky, VALUES, MIRT_LINEAR) \
     X(MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY, categorical_generalized_cross_entropy, SPARSE, MIRT_SOFTMAX) \
     X(MIRT_CATEGORICAL_HINGE, categorical_hinge, CATEGORICAL, MIRT_LINEAR) \
-    X(MIRT_POISSON, poisson, VALUES, MIRT_LINEAR) \
-    X(MIRT_MEAN_ABSOLUTE_PERCENTAGE_ERROR, mean_absolute_percentage_error, VALUES, MIRT_LINEAR) \
-    X(MIRT_MEAN_SQUARED_LOGARITHMIC_ERROR, mean_squared_logarithmic_error, VALUES, MIRT_LINEAR)
+    X(MIRT_POISSON, poisson, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_MEAN_ABSOLUTE_PERCENTAGE_ERROR, mean_absolute_percentage_error, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_MEAN_SQUARED_LOGARITHMIC_ERROR, mean_squared_logarithmic_error, ELEMENTS, MIRT_LINEAR)
 #define MIRT__LOSS_VALUE(loss, name, labels, activation) loss,
 typedef enum mirt_loss { MIRT_LOSS_NONE = 0, MIRT_LOSS_LIST(MIRT__LOSS_VALUE) MIRT__LOSS_COUNT } mirt_loss;
 #undef MIRT__LOSS_VALUE
@@ -181,8 +181,8 @@ typedef struct mirt_loss_options {
     bool from_logits;      /* the output is what the loss's softmax or sigmoid would begin with */
     float label_smoothing; /* crossentropies, focal ones too: 0 to 1, the share of each label that is dealt to all
                               classes (binary: to 0 and 1) alike; of class numbers as in PyTorch */
-    bool has_ignore_class; /* sparse: positions with this label do not count; the mean is that over all others of the */
-    int ignore_class;      /* global batch. 255 or -1, say, or a class */
+    bool has_ignore_class; /* sparse crossentropy: positions with this label do not count; the mean is that over all */
+    int ignore_class;      /* others of the global batch. 255 or -1, say, or a class */
     float delta;           /* huber: default 1 */
     float alpha, gamma;    /* focal: default 0.25 and 2 */
     bool has_gamma;        /* gamma is as given, 0 too */
@@ -245,8 +245,8 @@ typedef enum mirt_average { MIRT_AVERAGE_AUTO = 0, MIRT_MICRO, MIRT_MACRO, MIRT_
 typedef struct mirt_metric_options {
     int k;              /* top k: default 5. Precision, recall, F1 and the counts of positives and negatives: only the
                            k largest outputs of a row can be 1, above the threshold if one is given (Keras: top_k) */
-    float threshold;    /* binary accuracy, precision, recall, F1, counts of positives and negatives, mean IoU of one
-                           output: what is above counts as 1; default 0.5 */
+    float threshold;    /* binary accuracy, precision, recall, F1, counts of positives and negatives, IoU of one output:
+                           what is above counts as 1; default 0.5 */
     int num_thresholds; /* AUC and the metrics "at" another one: default 200 */
     mirt_curve curve;   /* AUC: of true against false positives, or of precision against recall */
     bool from_logits;   /* outputs that mirt_compile's from_logits calls logits go through a sigmoid first (a softmax
@@ -261,10 +261,10 @@ typedef struct mirt_metric_options {
     int class_id;          /* precision, recall, F1, F-beta, counts of positives and negatives, IoU, AUC, metrics "at"
                               another one: of this class alone */
     bool has_class_id;     /* class_id is as given, 0 too */
-    int num_classes;       /* mean IoU; 0: the number of outputs of a position */
-    int ignore_class;      /* mean IoU: positions of this label do not count */
+    int num_classes;       /* IoU; 0: the number of outputs of a position */
+    int ignore_class;      /* IoU: positions of this label do not count */
     bool has_ignore_class; /* ignore_class is as given, 0 too */
-    bool sparse_y_pred;    /* mean IoU: each output is the number of a class, of num_classes */
+    bool sparse_y_pred;    /* IoU: each output is the number of a class, of num_classes */
     mirt_loss loss;        /* MIRT_METRIC_LOSS, without its other options */
     float beta;            /* F-beta: what recall weighs against precision; default 1 */
     float at;              /* sensitivity at specificity and the like: 0 to 1 */

@@ -1,6 +1,6 @@
 #ifndef MIRT__LOSS_ELEMENTS_H
 #define MIRT__LOSS_ELEMENTS_H
-/* Losses of ELEMENTS in MIRT_LOSS_LIST, for the CPU's fast kernels and GPUs.
+/* Binary crossentropy and mean squared error, for the CPU's fast kernels and GPUs.
 
    The loss of a sample is the mean of NAME(how, x, t) over its n outputs x and labels t. NAME_grad is the derivative by
    x, times `scale` and divided by n. With how->from_logits the row's activation is applied to x first. The formulas are

@@ -106,8 +106,8 @@ static void mirt__ref_crossentropy_grad(const mirt__loss *l, int64_t r) {
     }
 }
 
-/* Losses of ELEMENTS: the function whose mean is the loss, and its derivative by x. from_logits: x goes into the
-   activation of MIRT_LOSS_LIST first. */
+/* The function whose mean is the loss, and its derivative by x. from_logits: x goes into the activation of
+   MIRT_LOSS_LIST first. */
 
 /* Labels are drawn towards 1/2. */
 static mirt__real mirt__ref_binary_target(const mirt__loss *l, mirt__real t) {

@@ -278,7 +278,7 @@ typedef struct mirt__softmax {
 
 /* Losses of [rows, n] predictions, [rows] losses: rows are samples, or their positions. Keras's
    formulas: probabilities are clipped to [1e-7, 1 - 1e-7] (categorical ones normalized by their sum
-   first); losses of ELEMENTS average over n. labels: int32 [rows] for the sparse loss
+   first); binary crossentropy and mean squared error average over n. labels: int32 [rows] for the sparse loss
    (already checked), otherwise float32 [rows, n]. With gradients, dx[r, j] = dloss[r] * d loss[r] /
    d x[r, j]. */
 typedef struct mirt__loss {

@@ -222,7 +222,11 @@ static mirt_tensor *mirt__along_last(mirt__reduce_kind kind, mirt_tensor *x, boo
     return x && x->shape.rank > 1 ? mirt__reduce_op(kind, x, 1u << (x->shape.rank - 1), keepdims) : x;
 }
 
-static mirt_tensor *mirt__mean_of_last(mirt_tensor *x) { return mirt__along_last(MIRT__REDUCE_MEAN, x, false); }
+/* The mean over a sample: one loop over all its elements, also where the last axis is short. */
+static mirt_tensor *mirt__mean_of_sample(mirt_tensor *x) {
+    return x && x->shape.rank > 1 ? mirt_reduce_mean(x, 0, false) : x;
+}
+
 static mirt_tensor *mirt__sum_of_last(mirt_tensor *x) { return mirt__along_last(MIRT__REDUCE_SUM, x, false); }
 
 static mirt_tensor *mirt__not_below(mirt_tensor *x, float low) { return mirt_clip(x, low, FLT_MAX); }
@@ -238,7 +242,7 @@ static mirt_tensor *mirt__power_of_share(mirt_tensor *p, float exponent) {
 /* Squared up to delta, straight beyond it. */
 static mirt_tensor *mirt__huber(mirt_tensor *off, float delta) {
     mirt_tensor *inner = mirt_clip(off, -delta, delta);
-    return mirt__mean_of_last(mirt_multiply(inner, mirt_subtract(off, mirt_scale(inner, 0.5f, 0))));
+    return mirt__mean_of_sample(mirt_multiply(inner, mirt_subtract(off, mirt_scale(inner, 0.5f, 0))));
 }
 
 /* max(1 - t x, 0) with labels of -1 and 1; 0 is -1, as Keras has it where all labels are 0 or 1. */
@@ -256,7 +260,7 @@ static mirt_tensor *mirt__categorical_hinge(mirt_tensor *x, mirt_tensor *own) {
 /* log(cosh(off)) in the form that cannot overflow. */
 static mirt_tensor *mirt__log_cosh(mirt_tensor *off) {
     mirt_tensor *size = mirt_abs(off);
-    return mirt__mean_of_last(mirt_add(size, mirt_scale(mirt_softplus(mirt_scale(size, -2, 0)), 1, -0.69314718f)));
+    return mirt__mean_of_sample(mirt_add(size, mirt_scale(mirt_softplus(mirt_scale(size, -2, 0)), 1, -0.69314718f)));
 }
 
 /* t log(t / x), both between 1e-7 and 1. */
@@ -284,7 +288,7 @@ static mirt_tensor *mirt__binary_focal(const mirt_loss_options *how, mirt_tensor
     mirt_tensor *wrong = mirt_add(mirt_multiply(t, q), mirt_multiply(rest, p));
     if (how->apply_class_balancing)
         entropy = mirt_multiply(entropy, mirt_scale(t, 2 * how->alpha - 1, 1 - how->alpha));
-    return mirt__mean_of_last(mirt_multiply(entropy, mirt__power_of_share(wrong, how->gamma)));
+    return mirt__mean_of_sample(mirt_multiply(entropy, mirt__power_of_share(wrong, how->gamma)));
 }
 
 /* The sum of -t * log p * alpha * (1 - p)^gamma over classes. */
@@ -341,10 +345,10 @@ MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, const mirt_loss_options *op
         return NULL;
     }
     switch (loss) {
-    case MIRT_MEAN_ABSOLUTE_ERROR: return mirt__mean_of_last(mirt_abs(mirt_subtract(x, t)));
+    case MIRT_MEAN_ABSOLUTE_ERROR: return mirt__mean_of_sample(mirt_abs(mirt_subtract(x, t)));
     case MIRT_HUBER: return mirt__huber(mirt_subtract(x, t), how.delta);
-    case MIRT_HINGE: return mirt__mean_of_last(mirt__hinge(x, t));
-    case MIRT_SQUARED_HINGE: return mirt__mean_of_last(mirt_square(mirt__hinge(x, t)));
+    case MIRT_HINGE: return mirt__mean_of_sample(mirt__hinge(x, t));
+    case MIRT_SQUARED_HINGE: return mirt__mean_of_sample(mirt_square(mirt__hinge(x, t)));
     case MIRT_LOG_COSH: return mirt__log_cosh(mirt_subtract(x, t));
     case MIRT_KL_DIVERGENCE: return mirt__kl_divergence(x, t);
     case MIRT_COSINE_SIMILARITY:
@@ -357,12 +361,12 @@ MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, const mirt_loss_options *op
     case MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY: return mirt__generalized_crossentropy(&how, x, t);
     case MIRT_CATEGORICAL_HINGE: return mirt__categorical_hinge(x, mirt_multiply(t, x));
     case MIRT_POISSON:
-        return mirt__mean_of_last(mirt_subtract(x, mirt_multiply(t, mirt_log(mirt_scale(x, 1, 1e-7f)))));
+        return mirt__mean_of_sample(mirt_subtract(x, mirt_multiply(t, mirt_log(mirt_scale(x, 1, 1e-7f)))));
     case MIRT_MEAN_ABSOLUTE_PERCENTAGE_ERROR:
         t = mirt_divide(mirt_abs(mirt_subtract(x, t)), mirt__not_below(mirt_abs(t), 1e-7f));
-        return mirt_scale(mirt__mean_of_last(t), 100, 0);
+        return mirt_scale(mirt__mean_of_sample(t), 100, 0);
     case MIRT_MEAN_SQUARED_LOGARITHMIC_ERROR:
-        return mirt__mean_of_last(mirt_square(mirt_subtract(mirt__log_1p(x), mirt__log_1p(t))));
+        return mirt__mean_of_sample(mirt_square(mirt_subtract(mirt__log_1p(x), mirt__log_1p(t))));
     default: return mirt__loss_op(loss, &how, x, t);
     }
 }
