@@ -711,7 +711,7 @@ static mirt_optimizer update_optimizer(const job *j) {
     mirt_optimizer o = cls->keras(0.01f);
     if (j->s[U_MOMENTUM]) o.momentum = 0.9f;
     o.nesterov = o.centered = j->s[U_MORE] != 0;
-    o.amsgrad = j->s[U_MORE] && cls->amsgrad;
+    o.amsgrad = j->s[U_MORE] && mirt__optimizer_amsgrad(cls);
     return o;
 }
 static void update_buffer(job *j, fill how) {
@@ -773,7 +773,7 @@ static void update_run(const job *j, const mirt__kernels *k, const mirt__where *
     memset(&u, 0, sizeof u);
     u.kind = o.kind;
     update_args(j, &u);
-    mirt__optimizer_class_get(o.kind)->update(&o, 3, 0.01, slot, &u);
+    mirt__optimizer_numbers(&o, 3, 0.01, slot, &u);
     k->update(&u, where);
 }
 

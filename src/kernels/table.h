@@ -383,7 +383,7 @@ typedef struct mirt__update {
     mirt__addition tree[MIRT__MAX_PARTS];
     int copies;
     mirt__real *weight[MIRT__MAX_PARTS];
-    /* The optimizer's `update` (nn/optimizers.c) sets what its kernel reads; slots that it does not use are NULL. */
+    /* Set by mirt__optimizer_numbers (nn/optimizers.c); slots that are not used are NULL. */
     mirt__real *slot[3];
     float learning_rate, new_1, new_2, epsilon, momentum;
     bool nesterov;

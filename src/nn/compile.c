@@ -44,8 +44,10 @@ static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *op
         }
         memset(slot[i], 0, bytes);
     }
-    mirt__real *first = mirt__optimizer_class_get(optimizer->kind)->accumulates ? (mirt__real *)(void *)slot[0] : NULL;
-    for (size_t i = 0; first && i < bytes / sizeof *first; i++) first[i] = optimizer->initial_accumulator_value;
+    if (mirt__optimizer_class_get(optimizer->kind)->slot[0].use == MIRT__SLOT_ACCUMULATOR) {
+        mirt__real *first = (mirt__real *)(void *)slot[0];
+        for (size_t i = 0; i < bytes / sizeof *first; i++) first[i] = optimizer->initial_accumulator_value;
+    }
     return true;
 }
 

@@ -95,19 +95,25 @@ struct mirt_layer {
     mirt__layer *children, *sibling;
 };
 
+/* Which slot of an optimizer is used: always, or if the option is set; and, of ACCUMULATOR, it begins as
+   initial_accumulator_value, not as 0. */
+typedef enum mirt__slot_use {
+    MIRT__SLOT_NONE, MIRT__SLOT_ZEROS, MIRT__SLOT_ACCUMULATOR, MIRT__SLOT_AMSGRAD, MIRT__SLOT_MOMENTUM,
+    MIRT__SLOT_CENTERED
+} mirt__slot_use;
+typedef struct mirt__optimizer_slot {
+    const char *name; /* Keras's */
+    mirt__slot_use use;
+} mirt__optimizer_slot;
 /* An optimizer's row: slots are blocks as large as the weights. */
 typedef struct mirt__optimizer_class {
     const char *name; /* "adam" */
     mirt_optimizer (*keras)(float learning_rate); /* one with Keras's other numbers */
     const mirt__field *fields; /* of mirt_optimizer, beside the learning rate and those that all have */
     int num_fields;
-    bool amsgrad; /* has this field of those that all have */
-    bool accumulates; /* its first slot begins as initial_accumulator_value, not as 0 */
-    int (*slots)(const mirt_optimizer *optimizer, const char **name); /* how many it uses, and Keras's names of them */
-    mirt_status (*check)(const mirt_optimizer *optimizer);
-    /* Fills the slots and numbers of `update` for the 1-based `step` at learning rate `rate`. */
-    void (*update)(const mirt_optimizer *optimizer, int64_t step, double rate, mirt__real *const *slot,
-                   mirt__update *update);
+    mirt__optimizer_slot slot[3];
+    /* Changes the numbers of `update` that differ from the optimizer's at the 1-based `step`; NULL: none does. */
+    void (*numbers)(const mirt_optimizer *optimizer, int64_t step, double rate, mirt__update *update);
 } mirt__optimizer_class;
 
 /* A loss's row. */
@@ -368,6 +374,10 @@ MIRT__LIB bool mirt__is_rate(double x);
 /* The decimal number that was meant: 0.999f is 0.99900001287, which would leave 1 - beta off by 1.3e-5. */
 MIRT__LIB double mirt__as_written(float x);
 MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind);
+/* Fills the slots, those used being in `slot`, and numbers of `update` for the 1-based `step` at learning rate `rate`. */
+MIRT__LIB void mirt__optimizer_numbers(const mirt_optimizer *optimizer, int64_t step, double rate,
+                                       mirt__real *const *slot, mirt__update *update);
+MIRT__LIB bool mirt__optimizer_amsgrad(const mirt__optimizer_class *cls);
 /* Fields that every optimizer has; returns how many. */
 MIRT__LIB int mirt__optimizer_common(const mirt__field **fields);
 MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *optimizer);

@@ -2,167 +2,86 @@
 
 #include "model.h"
 
-MIRT_API mirt_optimizer mirt_adam(float learning_rate) {
+static mirt_optimizer mirt__optimizer_new(mirt_optimizer_kind kind, float learning_rate) {
     mirt_optimizer o;
     memset(&o, 0, sizeof o);
-    o.kind = MIRT_ADAM;
+    o.kind = kind;
     o.learning_rate = learning_rate;
+    return o;
+}
+
+/* With Adam's epsilon and moving averages. */
+static mirt_optimizer mirt__optimizer_averaging(mirt_optimizer_kind kind, float learning_rate) {
+    mirt_optimizer o = mirt__optimizer_new(kind, learning_rate);
     o.beta_1 = 0.9f;
     o.beta_2 = 0.999f;
     o.epsilon = 1e-7f;
     return o;
 }
 
+MIRT_API mirt_optimizer mirt_adam(float learning_rate) { return mirt__optimizer_averaging(MIRT_ADAM, learning_rate); }
+MIRT_API mirt_optimizer mirt_nadam(float learning_rate) { return mirt__optimizer_averaging(MIRT_NADAM, learning_rate); }
+MIRT_API mirt_optimizer mirt_adamax(float learning_rate) {
+    return mirt__optimizer_averaging(MIRT_ADAMAX, learning_rate);
+}
+
+MIRT_API mirt_optimizer mirt_adamw(float learning_rate) {
+    mirt_optimizer o = mirt__optimizer_averaging(MIRT_ADAMW, learning_rate);
+    o.weight_decay = 0.004f;
+    return o;
+}
+
 MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool nesterov) {
-    mirt_optimizer o;
-    memset(&o, 0, sizeof o);
-    o.kind = MIRT_SGD;
-    o.learning_rate = learning_rate;
+    mirt_optimizer o = mirt__optimizer_new(MIRT_SGD, learning_rate);
     o.momentum = momentum;
     o.nesterov = nesterov;
     return o;
 }
 
-MIRT_API mirt_optimizer mirt_adamw(float learning_rate) {
-    mirt_optimizer o = mirt_adam(learning_rate);
-    o.kind = MIRT_ADAMW;
-    o.weight_decay = 0.004f;
-    return o;
-}
-
 MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate) {
-    mirt_optimizer o;
-    memset(&o, 0, sizeof o);
-    o.kind = MIRT_RMSPROP;
-    o.learning_rate = learning_rate;
+    mirt_optimizer o = mirt__optimizer_new(MIRT_RMSPROP, learning_rate);
     o.rho = 0.9f;
     o.epsilon = 1e-7f;
     return o;
 }
 
-MIRT__LIB bool mirt__is_rate(double x) { return x >= 0 && x <= (double)FLT_MAX; }
+MIRT_API mirt_optimizer mirt_adagrad(float learning_rate) {
+    mirt_optimizer o = mirt__optimizer_new(MIRT_ADAGRAD, learning_rate);
+    o.initial_accumulator_value = 0.1f;
+    o.epsilon = 1e-7f;
+    return o;
+}
 
-static bool mirt__is_share(float x) { return x >= 0 && x < 1; }
+MIRT_API mirt_optimizer mirt_lion(float learning_rate) {
+    mirt_optimizer o = mirt__optimizer_new(MIRT_LION, learning_rate);
+    o.beta_1 = 0.9f;
+    o.beta_2 = 0.99f;
+    return o;
+}
+
+static mirt_optimizer mirt__sgd_keras(float learning_rate) { return mirt_sgd(learning_rate, 0, false); }
+
+MIRT__LIB bool mirt__is_rate(double x) { return x >= 0 && x <= (double)FLT_MAX; }
 
 MIRT__LIB double mirt__as_written(float x) {
     double rounded = floor((double)x * 1e7 + 0.5) / 1e7;
     return (float)rounded == x ? rounded : (double)x;
 }
 
-static int mirt__adam_slots(const mirt_optimizer *o, const char **name) {
-    name[0] = "momentum";
-    name[1] = "velocity";
-    name[2] = "velocity_hat";
-    return 2 + o->amsgrad;
+/* >>numbers of a step, where they are not the optimizer's own */
+
+/* Powers of the float32 numbers, as in Keras. */
+static double mirt__bias_correction(float beta, int64_t step) { return 1 - pow((double)beta, (double)step); }
+
+static void mirt__adam_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+    update->learning_rate =
+        (float)(rate * (sqrt(mirt__bias_correction(o->beta_2, step)) / mirt__bias_correction(o->beta_1, step)));
 }
 
-static mirt_status mirt__betas_check(const mirt_optimizer *o, const char *whose, const char *function) {
-    if (mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && mirt__is_rate((double)o->epsilon))
-        return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID,
-                      "%s's beta_1 %g and beta_2 %g must be in [0, 1), and epsilon %g must not be negative; start "
-                      "from %s(rate)",
-                      whose, (double)o->beta_1, (double)o->beta_2, (double)o->epsilon, function);
-}
-
-static mirt_status mirt__adam_check(const mirt_optimizer *o) { return mirt__betas_check(o, "Adam", "mirt_adam"); }
-
-/* Two moving averages, in the first slots. */
-static void mirt__moments_update(const mirt_optimizer *o, int slots, mirt__real *const *slot, mirt__update *update) {
-    memcpy(update->slot, slot, (size_t)slots * sizeof *slot);
-    update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
-    update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
-    update->epsilon = o->epsilon;
-}
-
-static void mirt__adam_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
-                              mirt__update *update) {
-    double t = (double)step;
-    mirt__moments_update(o, 2 + o->amsgrad, slot, update);
-    /* powers of the float32 numbers, as in Keras */
-    update->learning_rate = (float)(rate * (sqrt(1 - pow((double)o->beta_2, t)) / (1 - pow((double)o->beta_1, t))));
-}
-
-static const mirt__field mirt__adam_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_1),
-                                                MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_2),
-                                                MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon)};
-static const mirt__optimizer_class mirt__optimizer_adam = {
-    "adam", mirt_adam, MIRT__FIELDS(mirt__adam_fields), true, false,
-    mirt__adam_slots, mirt__adam_check, mirt__adam_update};
-static const mirt__optimizer_class mirt__optimizer_adamw = {
-    "adamw", mirt_adamw, MIRT__FIELDS(mirt__adam_fields), true, false,
-    mirt__adam_slots, mirt__adam_check, mirt__adam_update};
-
-static int mirt__sgd_slots(const mirt_optimizer *o, const char **name) {
-    name[0] = "momentum";
-    return o->momentum != 0;
-}
-
-static mirt_status mirt__sgd_check(const mirt_optimizer *o) {
-    if (mirt__is_share(o->momentum)) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "SGD's momentum is %g; it must be in [0, 1)", (double)o->momentum);
-}
-
-static void mirt__sgd_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
-                             mirt__update *update) {
-    (void)step;
-    if (o->momentum != 0) update->slot[0] = slot[0];
-    update->momentum = o->momentum;
-    update->nesterov = o->nesterov;
-    update->learning_rate = (float)rate;
-}
-
-static mirt_optimizer mirt__sgd_keras(float learning_rate) { return mirt_sgd(learning_rate, 0, false); }
-static const mirt__field mirt__sgd_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, momentum),
-                                               MIRT__OWN_FIELD(mirt_optimizer, BOOL, nesterov)};
-static const mirt__optimizer_class mirt__optimizer_sgd = {
-    "sgd", mirt__sgd_keras, MIRT__FIELDS(mirt__sgd_fields), false, false,
-    mirt__sgd_slots, mirt__sgd_check, mirt__sgd_update};
-
-static int mirt__rmsprop_slots(const mirt_optimizer *o, const char **name) {
-    int count = 1;
-    name[0] = "velocity";
-    if (o->momentum != 0) name[count++] = "momentum";
-    if (o->centered) name[count++] = "average_gradient";
-    return count;
-}
-
-static mirt_status mirt__rmsprop_check(const mirt_optimizer *o) {
-    if (mirt__is_share(o->rho) && mirt__is_share(o->momentum) && mirt__is_rate((double)o->epsilon))
-        return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID,
-                      "RMSprop's rho %g and momentum %g must be in [0, 1), and epsilon %g must not be negative; start "
-                      "from mirt_rmsprop(rate)",
-                      (double)o->rho, (double)o->momentum, (double)o->epsilon);
-}
-
-static void mirt__rmsprop_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
-                                 mirt__update *update) {
-    (void)step;
-    update->slot[0] = *slot++;
-    if (o->momentum != 0) update->slot[1] = *slot++;
-    if (o->centered) update->slot[2] = *slot;
+static void mirt__rmsprop_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+    (void)step, (void)rate;
     update->new_1 = (float)(1 - mirt__as_written(o->rho));
-    update->momentum = o->momentum;
-    update->epsilon = o->epsilon;
-    update->learning_rate = (float)rate;
 }
-
-static const mirt__field mirt__rmsprop_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, rho),
-                                                   MIRT__OWN_FIELD(mirt_optimizer, FLOAT, momentum),
-                                                   MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon),
-                                                   MIRT__OWN_FIELD(mirt_optimizer, BOOL, centered)};
-static const mirt__optimizer_class mirt__optimizer_rmsprop = {
-    "rmsprop", mirt_rmsprop, MIRT__FIELDS(mirt__rmsprop_fields), false, false,
-    mirt__rmsprop_slots, mirt__rmsprop_check, mirt__rmsprop_update};
-
-MIRT_API mirt_optimizer mirt_nadam(float learning_rate) {
-    mirt_optimizer o = mirt_adam(learning_rate);
-    o.kind = MIRT_NADAM;
-    return o;
-}
-
-static mirt_status mirt__nadam_check(const mirt_optimizer *o) { return mirt__betas_check(o, "Nadam", "mirt_nadam"); }
 
 /* Keras keeps the product of the momentum's schedule as a variable. As a function of the step it needs no place in
    checkpoints: beyond a thousand steps 1 - 0.96^step / 2 is 1. */
@@ -175,126 +94,63 @@ static double mirt__nadam_product(double beta, int64_t step) {
     return product;
 }
 
+static void mirt__float32_betas(const mirt_optimizer *o, mirt__update *update) {
+    update->new_1 = (float)(1 - (double)o->beta_1);
+    update->new_2 = (float)(1 - (double)o->beta_2);
+}
+
 /* Each number of Keras's formula divided by sqrt(v / (1 - beta_2^t)) / sqrt(v). */
-static void mirt__nadam_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
-                               mirt__update *update) {
-    const double beta_1 = (double)o->beta_1, beta_2 = (double)o->beta_2, t = (double)step; /* float32, as in Keras */
+static void mirt__nadam_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+    const double beta_1 = (double)o->beta_1, t = (double)step, size = sqrt(mirt__bias_correction(o->beta_2, step));
     const double now = beta_1 * (1 - 0.5 * pow(0.96, t)), next = beta_1 * (1 - 0.5 * pow(0.96, t + 1));
-    const double product = mirt__nadam_product(mirt__as_written(o->beta_1), step), size = sqrt(1 - pow(beta_2, t));
-    memcpy(update->slot, slot, 2 * sizeof *slot);
-    update->new_1 = (float)(1 - beta_1);
-    update->new_2 = (float)(1 - beta_2);
+    const double product = mirt__nadam_product(mirt__as_written(o->beta_1), step);
+    mirt__float32_betas(o, update);
     update->epsilon = (float)((double)o->epsilon * size);
     update->learning_rate = (float)(rate * size * next / (1 - product * next)); /* of the momentum, */
     update->momentum = (float)(rate * size * (1 - now) / (1 - product));        /* and of the gradient */
 }
 
-static const mirt__optimizer_class mirt__optimizer_nadam = {
-    "nadam", mirt_nadam, MIRT__FIELDS(mirt__adam_fields), false, false,
-    mirt__adam_slots, mirt__nadam_check, mirt__nadam_update};
-
-MIRT_API mirt_optimizer mirt_adagrad(float learning_rate) {
-    mirt_optimizer o;
-    memset(&o, 0, sizeof o);
-    o.kind = MIRT_ADAGRAD;
-    o.learning_rate = learning_rate;
-    o.initial_accumulator_value = 0.1f;
-    o.epsilon = 1e-7f;
-    return o;
+static void mirt__adamax_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+    update->learning_rate = (float)(rate / mirt__bias_correction(o->beta_1, step));
 }
 
-static int mirt__adagrad_slots(const mirt_optimizer *o, const char **name) {
-    (void)o;
-    name[0] = "accumulator";
-    return 1;
+static void mirt__lion_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+    (void)step, (void)rate;
+    mirt__float32_betas(o, update);
 }
-
-static mirt_status mirt__adagrad_check(const mirt_optimizer *o) {
-    const double initial = (double)o->initial_accumulator_value, epsilon = (double)o->epsilon;
-    if (mirt__is_rate(initial) && mirt__is_rate(epsilon)) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID,
-                      "Adagrad's initial_accumulator_value %g and epsilon %g must be finite and not negative", initial,
-                      epsilon);
-}
-
-static void mirt__adagrad_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
-                                 mirt__update *update) {
-    (void)step;
-    update->slot[0] = slot[0];
-    update->epsilon = o->epsilon;
-    update->learning_rate = (float)rate;
-}
-
-static const mirt__field mirt__adagrad_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, initial_accumulator_value),
-                                                   MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon)};
-static const mirt__optimizer_class mirt__optimizer_adagrad = {
-    "adagrad", mirt_adagrad, MIRT__FIELDS(mirt__adagrad_fields), false, true,
-    mirt__adagrad_slots, mirt__adagrad_check, mirt__adagrad_update};
-
-MIRT_API mirt_optimizer mirt_adamax(float learning_rate) {
-    mirt_optimizer o = mirt_adam(learning_rate);
-    o.kind = MIRT_ADAMAX;
-    return o;
-}
-
-static int mirt__adamax_slots(const mirt_optimizer *o, const char **name) {
-    (void)o;
-    name[0] = "momentum";
-    name[1] = "norm";
-    return 2;
-}
-
-static mirt_status mirt__adamax_check(const mirt_optimizer *o) { return mirt__betas_check(o, "Adamax", "mirt_adamax"); }
-
-static void mirt__adamax_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
-                                mirt__update *update) {
-    mirt__moments_update(o, 2, slot, update);
-    update->learning_rate = (float)(rate / (1 - pow((double)o->beta_1, (double)step)));
-}
-
-static const mirt__optimizer_class mirt__optimizer_adamax = {
-    "adamax", mirt_adamax, MIRT__FIELDS(mirt__adam_fields), false, false,
-    mirt__adamax_slots, mirt__adamax_check, mirt__adamax_update};
-
-MIRT_API mirt_optimizer mirt_lion(float learning_rate) {
-    mirt_optimizer o;
-    memset(&o, 0, sizeof o);
-    o.kind = MIRT_LION;
-    o.learning_rate = learning_rate;
-    o.beta_1 = 0.9f;
-    o.beta_2 = 0.99f;
-    return o;
-}
-
-static int mirt__lion_slots(const mirt_optimizer *o, const char **name) {
-    (void)o;
-    name[0] = "momentum";
-    return 1;
-}
-
-static mirt_status mirt__lion_check(const mirt_optimizer *o) {
-    if (o->beta_1 > 0 && mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2)) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID,
-                      "Lion's beta_1 %g must be in (0, 1), and beta_2 %g in [0, 1); start from mirt_lion(rate)",
-                      (double)o->beta_1, (double)o->beta_2);
-}
-
-static void mirt__lion_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
-                              mirt__update *update) {
-    (void)step;
-    update->slot[0] = slot[0];
-    update->new_1 = (float)(1 - (double)o->beta_1); /* float32, as in Keras */
-    update->new_2 = (float)(1 - (double)o->beta_2);
-    update->learning_rate = (float)rate;
-}
-
-static const mirt__field mirt__lion_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_1),
-                                                MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_2)};
-static const mirt__optimizer_class mirt__optimizer_lion = {
-    "lion", mirt_lion, MIRT__FIELDS(mirt__lion_fields), false, false,
-    mirt__lion_slots, mirt__lion_check, mirt__lion_update};
 
 /* >>all optimizers */
+
+static const mirt__field mirt__adam_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_1),
+                                                MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_2),
+                                                MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon)};
+static const mirt__field mirt__sgd_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, momentum),
+                                               MIRT__OWN_FIELD(mirt_optimizer, BOOL, nesterov)};
+static const mirt__field mirt__rmsprop_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, rho),
+                                                   MIRT__OWN_FIELD(mirt_optimizer, FLOAT, momentum),
+                                                   MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon),
+                                                   MIRT__OWN_FIELD(mirt_optimizer, BOOL, centered)};
+static const mirt__field mirt__adagrad_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, initial_accumulator_value),
+                                                   MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon)};
+
+#define MIRT__LION_FIELDS mirt__adam_fields, 2 /* the betas */
+#define MIRT__MOMENTS {"momentum", MIRT__SLOT_ZEROS}, {"velocity", MIRT__SLOT_ZEROS}
+#define MIRT__AMSGRAD {MIRT__MOMENTS, {"velocity_hat", MIRT__SLOT_AMSGRAD}}
+static const mirt__optimizer_class mirt__optimizer_table[] = {
+    {"adam", mirt_adam, MIRT__FIELDS(mirt__adam_fields), MIRT__AMSGRAD, mirt__adam_numbers},
+    {"sgd", mirt__sgd_keras, MIRT__FIELDS(mirt__sgd_fields), {{"momentum", MIRT__SLOT_MOMENTUM}}, NULL},
+    {"adamw", mirt_adamw, MIRT__FIELDS(mirt__adam_fields), MIRT__AMSGRAD, mirt__adam_numbers},
+    {"rmsprop", mirt_rmsprop, MIRT__FIELDS(mirt__rmsprop_fields),
+     {{"velocity", MIRT__SLOT_ZEROS}, {"momentum", MIRT__SLOT_MOMENTUM}, {"average_gradient", MIRT__SLOT_CENTERED}},
+     mirt__rmsprop_numbers},
+    {"nadam", mirt_nadam, MIRT__FIELDS(mirt__adam_fields), {MIRT__MOMENTS}, mirt__nadam_numbers},
+    {"adagrad", mirt_adagrad, MIRT__FIELDS(mirt__adagrad_fields), {{"accumulator", MIRT__SLOT_ACCUMULATOR}}, NULL},
+    {"adamax", mirt_adamax, MIRT__FIELDS(mirt__adam_fields),
+     {{"momentum", MIRT__SLOT_ZEROS}, {"norm", MIRT__SLOT_ZEROS}}, mirt__adamax_numbers},
+    {"lion", mirt_lion, MIRT__LION_FIELDS, {{"momentum", MIRT__SLOT_ZEROS}}, mirt__lion_numbers}};
+#undef MIRT__LION_FIELDS
+#undef MIRT__MOMENTS
+#undef MIRT__AMSGRAD
 
 static const mirt__field mirt__common_fields[] = {
     MIRT__OPTIONAL_FIELD(mirt_optimizer, BOOL, amsgrad),
@@ -312,12 +168,10 @@ MIRT__LIB int mirt__optimizer_common(const mirt__field **fields) {
     return MIRT__COUNT(mirt__common_fields);
 }
 
-#define MIRT__OPTIMIZER_ROW(kind, name, kernel) &mirt__optimizer_##name,
-static const mirt__optimizer_class *const mirt__optimizer_table[] = {MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_ROW)};
-#undef MIRT__OPTIMIZER_ROW
+MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__optimizer_table) == MIRT__OPTIMIZER_COUNT, "MIRT_OPTIMIZER_LIST has each row");
 
 MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind) {
-    return mirt__optimizer_table[kind];
+    return &mirt__optimizer_table[kind];
 }
 
 static bool mirt__optimizer_known(const mirt_optimizer *o) {
@@ -345,15 +199,69 @@ MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *o) {
     if (o->learning_rate == 0 && !o->schedule && !o->decay.kind) o->learning_rate = keras.learning_rate;
 }
 
+/* Whether the optimizer's options ask for a slot of its row. */
+static bool mirt__slot_used(const mirt_optimizer *o, const mirt__optimizer_slot *slot) {
+    switch (slot->use) {
+    case MIRT__SLOT_NONE: return false;
+    case MIRT__SLOT_AMSGRAD: return o->amsgrad;
+    case MIRT__SLOT_MOMENTUM: return o->momentum != 0;
+    case MIRT__SLOT_CENTERED: return o->centered;
+    case MIRT__SLOT_ZEROS:
+    case MIRT__SLOT_ACCUMULATOR: break;
+    }
+    return true;
+}
+
+MIRT__LIB void mirt__optimizer_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
+                                       mirt__update *update) {
+    const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
+    for (int i = 0; i < MIRT__COUNT(cls->slot); i++) {
+        if (mirt__slot_used(o, &cls->slot[i])) update->slot[i] = *slot++;
+    }
+    update->learning_rate = (float)rate;
+    update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
+    update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
+    update->epsilon = o->epsilon;
+    update->momentum = o->momentum;
+    update->nesterov = o->nesterov;
+    if (cls->numbers) cls->numbers(o, step, rate, update);
+}
+
 MIRT__LIB int mirt__optimizer_slot_names(const mirt_optimizer *o, const char *name[MIRT__MAX_SLOTS]) {
-    int count = mirt__optimizer_table[o->kind]->slots(o, name);
+    const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
+    int count = 0;
+    for (int i = 0; i < MIRT__COUNT(cls->slot); i++) {
+        if (mirt__slot_used(o, &cls->slot[i])) name[count++] = cls->slot[i].name;
+    }
     if (o->use_ema) name[count++] = "average";
     return count;
+}
+
+MIRT__LIB bool mirt__optimizer_amsgrad(const mirt__optimizer_class *cls) {
+    return cls->slot[2].use == MIRT__SLOT_AMSGRAD;
 }
 
 MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *o) {
     const char *name[MIRT__MAX_SLOTS];
     return mirt__optimizer_slot_names(o, name);
+}
+
+/* The numbers of the optimizer's own fields. */
+static mirt_status mirt__optimizer_own_check(const mirt_optimizer *o) {
+    const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
+    for (int i = 0; i < cls->num_fields; i++) {
+        const mirt__field *field = &cls->fields[i];
+        if (field->kind != MIRT__FIELD_FLOAT) continue;
+        const float value = *(const float *)(const void *)((const char *)o + field->offset);
+        const bool share = field->offset != offsetof(mirt_optimizer, epsilon) &&
+                           field->offset != offsetof(mirt_optimizer, initial_accumulator_value);
+        const bool positive = o->kind == MIRT_LION && field->offset == offsetof(mirt_optimizer, beta_1);
+        if (mirt__is_rate((double)value) && !(share && value >= 1) && !(positive && value == 0)) continue;
+        return mirt__fail(MIRT_E_INVALID, "%s's %s is %g; it must be %s; start from mirt_%s", cls->name, field->name,
+                          (double)value, positive ? "in (0, 1)" : share ? "in [0, 1)" : "finite and not negative",
+                          cls->name);
+    }
+    return MIRT_OK;
 }
 
 static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
@@ -375,7 +283,7 @@ static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
                           (long long)o->ema_overwrite_frequency);
     if (!o->use_ema && o->ema_overwrite_frequency)
         return mirt__fail(MIRT_E_INVALID, "ema_overwrite_frequency is set, but use_ema is not");
-    if (o->amsgrad && !mirt__optimizer_table[o->kind]->amsgrad)
+    if (o->amsgrad && !mirt__optimizer_amsgrad(mirt__optimizer_class_get(o->kind)))
         return mirt__fail(MIRT_E_INVALID, "amsgrad is for Adam and AdamW");
     if (o->exclude_from_weight_decay &&
         !mirt__utf8_valid(o->exclude_from_weight_decay, strlen(o->exclude_from_weight_decay))) {
@@ -393,7 +301,7 @@ MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *o) {
         return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be finite and not negative",
                           (double)o->learning_rate);
     }
-    return mirt__optimizer_table[o->kind]->check(o) == MIRT_OK ? mirt__optimizer_extras_check(o) : mirt_last_status();
+    return mirt__optimizer_own_check(o) == MIRT_OK ? mirt__optimizer_extras_check(o) : mirt_last_status();
 }
 
 /* >>weight decay, clipping and averages */
@@ -453,7 +361,7 @@ MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slot
         update->fresh = model->step ? (float)(1 - mirt__as_written(o->ema_momentum)) : 1.0f;
         update->overwrite = o->ema_overwrite_frequency && (model->step + 1) % o->ema_overwrite_frequency == 0;
     }
-    mirt__optimizer_table[o->kind]->update(o, model->step + 1, rate, slot, update);
+    mirt__optimizer_numbers(o, model->step + 1, rate, slot, update);
 }
 
 /* The averages of the trained weights. They and the weights are up to date on the host. */
