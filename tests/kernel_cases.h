@@ -727,7 +727,7 @@ static void update_plan(job *j) {
     update_buffer(j, UNIT);
     for (int i = 0; i < U_AVERAGE - U_SLOT; i++) {
         const bool positive = i < slots && (strncmp(name[i], "velocity", 8) == 0 || strcmp(name[i], "norm") == 0 ||
-                                            strcmp(name[i], "accumulator") == 0);
+                                            strncmp(name[i], "accumulat", 9) == 0);
         update_buffer(j, positive ? POSITIVE : UNIT);
         float *slot = (float *)j->buffer[U_SLOT + i].initial;
         for (int64_t k = 0; i < slots && strcmp(name[i], "average_gradient") == 0 && k < j->rows; k++) slot[k] *= 0.05f;

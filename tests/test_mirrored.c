@@ -82,7 +82,10 @@ static void check_optimizers(void) {
                                   mirt_nadam(2e-3f),
                                   mirt_adagrad(0.05f),
                                   mirt_adamax(2e-3f),
-                                  mirt_lion(1e-3f)};
+                                  mirt_lion(1e-3f),
+                                  mirt_adadelta(1),
+                                  mirt_schedule_free_adamw(2e-3f),
+                                  mirt_ftrl(0.05f)};
     optimizer[4].global_clipnorm = 0.5f;
     optimizer[5].clipnorm = 0.25f;
     optimizer[5].exclude_from_weight_decay = "bias";

@@ -21,7 +21,7 @@ static mirt_optimizer optimizer_named(const char *name) {
     const bool sgd = is_of(name, "sgd");
     int kind = 0;
     while (kind + 1 < MIRT__OPTIMIZER_COUNT && !is_of(name, listed(kind)->name)) kind++;
-    mirt_optimizer o = listed(kind)->keras(sgd ? 0.05f : 0.01f);
+    mirt_optimizer o = listed(kind)->keras(sgd ? 0.05f : strcmp(name, "adadelta") == 0 ? 0.5f : 0.01f);
     o.amsgrad = strstr(name, "amsgrad") != NULL;
     o.centered = strstr(name, "centered") != NULL;
     o.use_ema = strstr(name, "ema") != NULL;
@@ -30,6 +30,18 @@ static mirt_optimizer optimizer_named(const char *name) {
     if (o.centered || (o.kind >= MIRT_NADAM && o.use_ema)) o.weight_decay = 0.125f;
     if (strcmp(name, "adagrad clipnorm ema") == 0) o.initial_accumulator_value = 0.5f;
     if (strcmp(name, "lion clipnorm ema") == 0) o.beta_1 = 0.75f;
+    if (strcmp(name, "adadelta clipnorm ema") == 0) o.rho = 0.75f;
+    if (strcmp(name, "schedule_free_adamw clipnorm ema") == 0) {
+        o.beta_1 = 0.75f;
+        o.warmup_steps = 7;
+    }
+    if (strcmp(name, "ftrl clipnorm ema") == 0) {
+        o.initial_accumulator_value = 0.5f;
+        o.l1_regularization_strength = 0.125f;
+        o.l2_regularization_strength = 0.25f;
+        o.l2_shrinkage_regularization_strength = 0.0625f;
+        o.beta = 0.5f;
+    }
     if (strstr(name, "excluded")) {
         o.weight_decay = 0.5f;
         o.exclude_from_weight_decay = "gamma,bias";
@@ -187,6 +199,16 @@ static void check_constructors(void) {
        "mirt_adamax");
     ok(lion.kind == MIRT_LION && lion.learning_rate == 0.5f && lion.beta_1 == 0.9f && lion.beta_2 == 0.99f,
        "mirt_lion");
+    const mirt_optimizer adadelta = mirt_adadelta(0.5f), free = mirt_schedule_free_adamw(0.5f), ftrl = mirt_ftrl(0.5f);
+    ok(adadelta.kind == MIRT_ADADELTA && adadelta.learning_rate == 0.5f && adadelta.rho == 0.95f &&
+           adadelta.epsilon == 1e-7f,
+       "mirt_adadelta");
+    ok(free.kind == MIRT_SCHEDULE_FREE_ADAMW && free.learning_rate == 0.5f && free.beta_1 == 0.9f &&
+           free.beta_2 == 0.999f && free.epsilon == 1e-8f && free.warmup_steps == 0 && free.weight_decay == 0,
+       "mirt_schedule_free_adamw");
+    ok(ftrl.kind == MIRT_FTRL && ftrl.learning_rate == 0.5f && ftrl.initial_accumulator_value == 0.1f &&
+           ftrl.beta == 0,
+       "mirt_ftrl");
 }
 
 /* Nadam's numbers are functions of the step; Keras multiplies the momentums up step by step. */
@@ -554,6 +576,21 @@ static void check_bad_ones(void) {
     o.beta_1 = 0.5f;
     o.beta_2 = 1;
     check_bad(s, o, "lion's beta_2 is 1");
+    o = mirt_adadelta(1);
+    o.rho = 1;
+    check_bad(s, o, "adadelta's rho is 1; it must be in [0, 1)");
+    o = mirt_schedule_free_adamw(1e-3f);
+    o.beta_1 = 0;
+    check_bad(s, o, "schedule_free_adamw's beta_1 is 0; it must be in (0, 1)");
+    o.beta_1 = 0.5f;
+    o.warmup_steps = -1;
+    check_bad(s, o, "warmup_steps is -1; it must not be negative");
+    o = mirt_ftrl(1e-3f);
+    o.l1_regularization_strength = -1;
+    check_bad(s, o, "ftrl's l1_regularization_strength is -1; it must be finite and not negative");
+    o.l1_regularization_strength = 0;
+    o.beta = (float)INFINITY;
+    check_bad(s, o, "ftrl's beta is inf");
     o = mirt_adam(1e-3f);
     o.decay = mirt_cosine_decay(1e-3f, 0, 0);
     check_bad(s, o, "CosineDecay takes 0 steps");

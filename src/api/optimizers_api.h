@@ -87,7 +87,10 @@ MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rat
     X(MIRT_NADAM, nadam, nadam) \
     X(MIRT_ADAGRAD, adagrad, adagrad) \
     X(MIRT_ADAMAX, adamax, adamax) \
-    X(MIRT_LION, lion, lion)
+    X(MIRT_LION, lion, lion) \
+    X(MIRT_ADADELTA, adadelta, adadelta) \
+    X(MIRT_SCHEDULE_FREE_ADAMW, schedule_free_adamw, schedule_free) \
+    X(MIRT_FTRL, ftrl, ftrl)
 #define MIRT__OPTIMIZER_VALUE(kind, name, kernel) kind,
 typedef enum mirt_optimizer_kind {
     MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_VALUE) MIRT__OPTIMIZER_COUNT
@@ -119,7 +122,9 @@ typedef struct mirt_optimizer {
                                       mirt_apply_averages */
     float ema_momentum;            /* default 0.99 */
     int64_t ema_overwrite_frequency; /* the weights become their averages after every so many steps, too */
-    float initial_accumulator_value; /* Adagrad */
+    float initial_accumulator_value; /* Adagrad, Ftrl */
+    int64_t warmup_steps;            /* ScheduleFreeAdamW: the first steps, over which the rate rises */
+    float l1_regularization_strength, l2_regularization_strength, l2_shrinkage_regularization_strength, beta; /* Ftrl */
 } mirt_optimizer;
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -139,6 +144,13 @@ MIRT_API mirt_optimizer mirt_adagrad(float learning_rate);
 MIRT_API mirt_optimizer mirt_adamax(float learning_rate);
 /* Keras Lion: beta_1 0.9 (not 0), beta_2 0.99; its rate is a third to a tenth of Adam's. Chen et al. 2023. */
 MIRT_API mirt_optimizer mirt_lion(float learning_rate);
+/* Keras Adadelta: rho 0.95, epsilon 1e-7; the rate of the paper is 1. Zeiler 2012. */
+MIRT_API mirt_optimizer mirt_adadelta(float learning_rate);
+/* Keras ScheduleFreeAdamW, which needs no schedule: beta_1 0.9 (not 0), beta_2 0.999, epsilon 1e-8, no warm-up; its
+   usual rate is 0.0025. Defazio et al. 2024. */
+MIRT_API mirt_optimizer mirt_schedule_free_adamw(float learning_rate);
+/* Keras Ftrl: initial_accumulator_value 0.1, no regularization; learning_rate_power is -0.5. McMahan et al. 2013. */
+MIRT_API mirt_optimizer mirt_ftrl(float learning_rate);
 
 /* With use_ema: replaces the weights by their averages, on every device. mirt_fit calls it at its end; custom loops
    call it themselves. Does nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without

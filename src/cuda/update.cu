@@ -71,7 +71,7 @@ static void mirt__cu_sum_parts(mirt__cu *cu, cudaStream_t stream, const mirt__cu
 typedef struct mirt__cu_rates {
     float *average;
     float rate, new_1, new_2, epsilon, momentum, scale, clip, decay, keep, fresh;
-    int nesterov, shaped, overwrite;
+    int nesterov, first, shaped, overwrite;
 } mirt__cu_rates;
 
 typedef struct mirt__cu_updated {
@@ -202,6 +202,75 @@ struct mirt__cu_lion {
     }
 };
 
+struct mirt__cu_adadelta {
+    template <int W>
+    static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
+                                       float *g) {
+        float a[W], b[W];
+        mirt__cu_load_left<W>(u.slot[0] + i, there, a);
+        mirt__cu_load_left<W>(u.slot[1] + i, there, b);
+        for (int k = 0; k < W; k++) a[k] = __fmaf_rn(__fsub_rn(__fmul_rn(g[k], g[k]), a[k]), r.new_1, a[k]);
+        mirt__cu_store_left<W>(u.slot[0] + i, there, a);
+        for (int k = 0; k < W; k++) a[k] = __fsqrt_rn(__fadd_rn(a[k], r.epsilon));
+        for (int k = 0; k < W; k++) {
+            g[k] = __fdiv_rn(__fmul_rn(__fsqrt_rn(__fadd_rn(b[k], r.epsilon)), g[k]), a[k]);
+            b[k] = __fmaf_rn(__fsub_rn(__fmul_rn(g[k], g[k]), b[k]), r.new_1, b[k]);
+            g[k] = __fmul_rn(g[k], r.rate);
+        }
+        mirt__cu_store_left<W>(u.slot[1] + i, there, b);
+    }
+};
+/* The weights as they are before the update, after their decay. */
+template <int W>
+static inline __device__ void mirt__cu_decayed(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i,
+                                               int64_t there, float *weight) {
+    mirt__cu_load_left<W>(u.weight[0] + i, there, weight);
+    for (int k = 0; k < W; k++) {
+        if (r.decay != 0) weight[k] = __fsub_rn(weight[k], __fmul_rn(weight[k], r.decay));
+    }
+}
+struct mirt__cu_schedule_free {
+    template <int W>
+    static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
+                                       float *g) {
+        float a[W], b[W];
+        mirt__cu_load_left<W>(u.slot[1] + i, there, b);
+        for (int k = 0; k < W; k++) b[k] = __fmaf_rn(__fsub_rn(__fmul_rn(g[k], g[k]), b[k]), r.new_2, b[k]);
+        mirt__cu_store_left<W>(u.slot[1] + i, there, b);
+        for (int k = 0; k < W; k++) g[k] = __fdiv_rn(__fmul_rn(r.rate, g[k]), __fadd_rn(__fsqrt_rn(b[k]), r.epsilon));
+        mirt__cu_load_left<W>((r.first ? u.weight[0] : u.slot[0]) + i, there, a);
+        mirt__cu_decayed<W>(u, r, i, there, b);
+        for (int k = 0; k < W; k++) {
+            b[k] = __fmul_rn(r.new_1, __fsub_rn(b[k], a[k]));
+            a[k] = __fsub_rn(a[k], g[k]);
+            g[k] = __fadd_rn(b[k], __fmul_rn(r.momentum, g[k]));
+        }
+        mirt__cu_store_left<W>(u.slot[0] + i, there, a);
+    }
+};
+struct mirt__cu_ftrl {
+    template <int W>
+    static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
+                                       float *g) {
+        float a[W], b[W], weight[W];
+        mirt__cu_load_left<W>(u.slot[0] + i, there, a);
+        mirt__cu_load_left<W>(u.slot[1] + i, there, b);
+        mirt__cu_decayed<W>(u, r, i, there, weight);
+        for (int k = 0; k < W; k++) {
+            const float before = __fsqrt_rn(a[k]);
+            a[k] = __fadd_rn(a[k], __fmul_rn(g[k], g[k]));
+            const float root = __fsqrt_rn(a[k]), rise = __fmul_rn(__fsub_rn(root, before), r.momentum);
+            b[k] = __fadd_rn(b[k], __fadd_rn(g[k], __fmul_rn(__fsub_rn(r.new_2, rise), weight[k])));
+            float clipped = -r.new_1 > b[k] ? -r.new_1 : b[k];
+            clipped = r.new_1 < clipped ? r.new_1 : clipped;
+            g[k] = __fsub_rn(weight[k],
+                             __fdiv_rn(__fmul_rn(__fsub_rn(clipped, b[k]), r.rate), __fadd_rn(root, r.epsilon)));
+        }
+        mirt__cu_store_left<W>(u.slot[0] + i, there, a);
+        mirt__cu_store_left<W>(u.slot[1] + i, there, b);
+    }
+};
+
 template <class RULE, int W, int MOST>
 static __global__ void __launch_bounds__(256)
     mirt__cu_update_kernel(const mirt__cu_parts parts, const mirt__cu_updated u, const mirt__cu_rates *rates) {
@@ -272,6 +341,7 @@ template <class RULE> static void mirt__cu_update_by(const mirt__update *args, c
     r.keep = args->keep;
     r.fresh = args->fresh;
     r.nesterov = args->nesterov;
+    r.first = args->first;
     r.shaped = args->shaped;
     r.overwrite = args->overwrite;
     const mirt__cu_rates *rates = static_cast<const mirt__cu_rates *>(mirt__cu_number(cu, &r, sizeof r));

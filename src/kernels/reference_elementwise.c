@@ -384,3 +384,42 @@ MIRT__LIB void mirt__ref_lion(const mirt__update *u) {
         mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - rate * (way > 0 ? 1 : way < 0 ? -1 : way));
     }
 }
+
+MIRT__LIB void mirt__ref_adadelta(const mirt__update *u) {
+    const mirt__real rate = u->learning_rate, fresh = u->new_1, epsilon = u->epsilon;
+    for (int64_t i = u->begin; i < u->end; i++) {
+        const mirt__real g = mirt__ref_gradient(u, i), v = u->slot[0][i] + (g * g - u->slot[0][i]) * fresh,
+                         step = mirt__sqrt(u->slot[1][i] + epsilon) * g / mirt__sqrt(v + epsilon);
+        u->slot[0][i] = v;
+        u->slot[1][i] += (step * step - u->slot[1][i]) * fresh;
+        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - rate * step);
+    }
+}
+
+MIRT__LIB void mirt__ref_schedule_free(const mirt__update *u) {
+    const mirt__real rate = u->learning_rate, share = u->new_1, fresh = u->new_2, follows = u->momentum,
+                     epsilon = u->epsilon;
+    for (int64_t i = u->begin; i < u->end; i++) {
+        const mirt__real g = mirt__ref_gradient(u, i), weight = mirt__ref_weight(u, i),
+                         z = u->first ? u->weight[0][i] : u->slot[0][i],
+                         v = u->slot[1][i] + (g * g - u->slot[1][i]) * fresh,
+                         step = rate * g / (mirt__sqrt(v) + epsilon);
+        u->slot[0][i] = z - step;
+        u->slot[1][i] = v;
+        mirt__ref_store_weight(u, i, weight - (share * (weight - z) + follows * step));
+    }
+}
+
+MIRT__LIB void mirt__ref_ftrl(const mirt__update *u) {
+    const mirt__real rate = u->learning_rate, l1 = u->new_1, shrinkage = u->new_2, inverse = u->momentum,
+                     epsilon = u->epsilon;
+    for (int64_t i = u->begin; i < u->end; i++) {
+        const mirt__real g = mirt__ref_gradient(u, i), weight = mirt__ref_weight(u, i), n = u->slot[0][i] + g * g,
+                         rise = (mirt__sqrt(n) - mirt__sqrt(u->slot[0][i])) * inverse;
+        const mirt__real linear = u->slot[1][i] + g + (shrinkage - rise) * weight;
+        const mirt__real clipped = linear > l1 ? l1 : linear < -l1 ? -l1 : linear;
+        u->slot[0][i] = n;
+        u->slot[1][i] = linear;
+        mirt__ref_store_weight(u, i, (clipped - linear) * rate / (mirt__sqrt(n) + epsilon));
+    }
+}

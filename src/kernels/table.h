@@ -387,6 +387,7 @@ typedef struct mirt__update {
     mirt__real *slot[3];
     float learning_rate, new_1, new_2, epsilon, momentum;
     bool nesterov;
+    bool first;          /* ScheduleFreeAdamW: its first slot begins as the weights */
     bool shaped;         /* first the gradient is multiplied by `scale` and clipped at `clip`, unless that is 0 */
     float scale, clip;
     float decay;         /* then weight -= weight * decay, unless it is 0; */

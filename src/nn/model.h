@@ -374,7 +374,7 @@ MIRT__LIB bool mirt__is_rate(double x);
 /* The decimal number that was meant: 0.999f is 0.99900001287, which would leave 1 - beta off by 1.3e-5. */
 MIRT__LIB double mirt__as_written(float x);
 MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind);
-/* Fills the slots, those used being in `slot`, and numbers of `update` for the 1-based `step` at learning rate `rate`. */
+/* Fills the slots, those used being in `slot`, and numbers of `update` for the 1-based `step` at the learning rate. */
 MIRT__LIB void mirt__optimizer_numbers(const mirt_optimizer *optimizer, int64_t step, double rate,
                                        mirt__real *const *slot, mirt__update *update);
 MIRT__LIB bool mirt__optimizer_amsgrad(const mirt__optimizer_class *cls);

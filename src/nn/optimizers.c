@@ -59,6 +59,25 @@ MIRT_API mirt_optimizer mirt_lion(float learning_rate) {
     return o;
 }
 
+MIRT_API mirt_optimizer mirt_adadelta(float learning_rate) {
+    mirt_optimizer o = mirt__optimizer_new(MIRT_ADADELTA, learning_rate);
+    o.rho = 0.95f;
+    o.epsilon = 1e-7f;
+    return o;
+}
+
+MIRT_API mirt_optimizer mirt_schedule_free_adamw(float learning_rate) {
+    mirt_optimizer o = mirt__optimizer_averaging(MIRT_SCHEDULE_FREE_ADAMW, learning_rate);
+    o.epsilon = 1e-8f;
+    return o;
+}
+
+MIRT_API mirt_optimizer mirt_ftrl(float learning_rate) {
+    mirt_optimizer o = mirt__optimizer_new(MIRT_FTRL, learning_rate);
+    o.initial_accumulator_value = 0.1f;
+    return o;
+}
+
 static mirt_optimizer mirt__sgd_keras(float learning_rate) { return mirt_sgd(learning_rate, 0, false); }
 
 MIRT__LIB bool mirt__is_rate(double x) { return x >= 0 && x <= (double)FLT_MAX; }
@@ -78,7 +97,7 @@ static void mirt__adam_numbers(const mirt_optimizer *o, int64_t step, double rat
         (float)(rate * (sqrt(mirt__bias_correction(o->beta_2, step)) / mirt__bias_correction(o->beta_1, step)));
 }
 
-static void mirt__rmsprop_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+static void mirt__rho_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
     (void)step, (void)rate;
     update->new_1 = (float)(1 - mirt__as_written(o->rho));
 }
@@ -119,6 +138,28 @@ static void mirt__lion_numbers(const mirt_optimizer *o, int64_t step, double rat
     mirt__float32_betas(o, update);
 }
 
+/* Of each step's average, in which all steps count alike, 1 / step is new: new_1. The weights are between it and
+   Keras's momentum, which moves by `momentum` times what it does. */
+static void mirt__schedule_free_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+    const double size = sqrt(mirt__bias_correction(o->beta_2, step)), part = 1 / (double)step;
+    mirt__float32_betas(o, update);
+    if (step < o->warmup_steps) rate *= (double)step / (double)o->warmup_steps;
+    update->learning_rate = (float)(rate * size);
+    update->epsilon = (float)((double)o->epsilon * size);
+    update->new_1 = (float)part;
+    update->momentum = (float)(1 - (double)o->beta_1 * (1 - part));
+    update->first = step == 1;
+}
+
+/* new_1: l1; new_2: what is added to the gradient for each unit of weight. */
+static void mirt__ftrl_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+    (void)step;
+    update->new_1 = o->l1_regularization_strength;
+    update->new_2 = 2 * o->l2_shrinkage_regularization_strength;
+    update->epsilon = (float)((double)o->beta + 2 * rate * (double)o->l2_regularization_strength);
+    update->momentum = (float)(1 / rate);
+}
+
 /* >>all optimizers */
 
 static const mirt__field mirt__adam_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_1),
@@ -132,6 +173,18 @@ static const mirt__field mirt__rmsprop_fields[] = {MIRT__OWN_FIELD(mirt_optimize
                                                    MIRT__OWN_FIELD(mirt_optimizer, BOOL, centered)};
 static const mirt__field mirt__adagrad_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, initial_accumulator_value),
                                                    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon)};
+static const mirt__field mirt__adadelta_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, rho),
+                                                    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon)};
+static const mirt__field mirt__schedule_free_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_1),
+                                                         MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_2),
+                                                         MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon),
+                                                         MIRT__OWN_FIELD(mirt_optimizer, INT64, warmup_steps)};
+static const mirt__field mirt__ftrl_fields[] = {
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, initial_accumulator_value),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l1_regularization_strength),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l2_regularization_strength),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l2_shrinkage_regularization_strength),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta)};
 
 #define MIRT__LION_FIELDS mirt__adam_fields, 2 /* the betas */
 #define MIRT__MOMENTS {"momentum", MIRT__SLOT_ZEROS}, {"velocity", MIRT__SLOT_ZEROS}
@@ -142,12 +195,18 @@ static const mirt__optimizer_class mirt__optimizer_table[] = {
     {"adamw", mirt_adamw, MIRT__FIELDS(mirt__adam_fields), MIRT__AMSGRAD, mirt__adam_numbers},
     {"rmsprop", mirt_rmsprop, MIRT__FIELDS(mirt__rmsprop_fields),
      {{"velocity", MIRT__SLOT_ZEROS}, {"momentum", MIRT__SLOT_MOMENTUM}, {"average_gradient", MIRT__SLOT_CENTERED}},
-     mirt__rmsprop_numbers},
+     mirt__rho_numbers},
     {"nadam", mirt_nadam, MIRT__FIELDS(mirt__adam_fields), {MIRT__MOMENTS}, mirt__nadam_numbers},
     {"adagrad", mirt_adagrad, MIRT__FIELDS(mirt__adagrad_fields), {{"accumulator", MIRT__SLOT_ACCUMULATOR}}, NULL},
     {"adamax", mirt_adamax, MIRT__FIELDS(mirt__adam_fields),
      {{"momentum", MIRT__SLOT_ZEROS}, {"norm", MIRT__SLOT_ZEROS}}, mirt__adamax_numbers},
-    {"lion", mirt_lion, MIRT__LION_FIELDS, {{"momentum", MIRT__SLOT_ZEROS}}, mirt__lion_numbers}};
+    {"lion", mirt_lion, MIRT__LION_FIELDS, {{"momentum", MIRT__SLOT_ZEROS}}, mirt__lion_numbers},
+    {"adadelta", mirt_adadelta, MIRT__FIELDS(mirt__adadelta_fields),
+     {{"accumulated_grad", MIRT__SLOT_ZEROS}, {"accumulated_delta_var", MIRT__SLOT_ZEROS}}, mirt__rho_numbers},
+    {"schedule_free_adamw", mirt_schedule_free_adamw, MIRT__FIELDS(mirt__schedule_free_fields), {MIRT__MOMENTS},
+     mirt__schedule_free_numbers},
+    {"ftrl", mirt_ftrl, MIRT__FIELDS(mirt__ftrl_fields),
+     {{"accumulator", MIRT__SLOT_ACCUMULATOR}, {"linear", MIRT__SLOT_ZEROS}}, mirt__ftrl_numbers}};
 #undef MIRT__LION_FIELDS
 #undef MIRT__MOMENTS
 #undef MIRT__AMSGRAD
@@ -253,9 +312,11 @@ static mirt_status mirt__optimizer_own_check(const mirt_optimizer *o) {
         const mirt__field *field = &cls->fields[i];
         if (field->kind != MIRT__FIELD_FLOAT) continue;
         const float value = *(const float *)(const void *)((const char *)o + field->offset);
-        const bool share = field->offset != offsetof(mirt_optimizer, epsilon) &&
-                           field->offset != offsetof(mirt_optimizer, initial_accumulator_value);
-        const bool positive = o->kind == MIRT_LION && field->offset == offsetof(mirt_optimizer, beta_1);
+        const bool beta_1 = field->offset == offsetof(mirt_optimizer, beta_1);
+        const bool share = beta_1 || field->offset == offsetof(mirt_optimizer, beta_2) ||
+                           field->offset == offsetof(mirt_optimizer, rho) ||
+                           field->offset == offsetof(mirt_optimizer, momentum);
+        const bool positive = beta_1 && (o->kind == MIRT_LION || o->kind == MIRT_SCHEDULE_FREE_ADAMW);
         if (mirt__is_rate((double)value) && !(share && value >= 1) && !(positive && value == 0)) continue;
         return mirt__fail(MIRT_E_INVALID, "%s's %s is %g; it must be %s; start from mirt_%s", cls->name, field->name,
                           (double)value, positive ? "in (0, 1)" : share ? "in [0, 1)" : "finite and not negative",
@@ -273,6 +334,8 @@ static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
             return mirt__fail(MIRT_E_INVALID, "the optimizer's %s is %g; it must be finite and not negative",
                               field->name, (double)*(const float *)at);
     }
+    if (o->warmup_steps < 0)
+        return mirt__fail(MIRT_E_INVALID, "warmup_steps is %lld; it must not be negative", (long long)o->warmup_steps);
     if (clips > 1)
         return mirt__fail(MIRT_E_INVALID, "at most one of clipnorm, global_clipnorm and clipvalue can be set");
     if (o->use_ema && !(o->ema_momentum < 1))

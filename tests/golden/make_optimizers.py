@@ -37,6 +37,15 @@ typedef struct golden_schedule {
 opt = keras.optimizers
 f64 = np.float64
 S = opt.schedules
+
+
+class ScheduleFreeAdamW(opt.ScheduleFreeAdamW):
+    """The momentum that it keeps from before an update is not another name for the updated one."""
+
+    def assign_sub(self, variable, value):
+        variable._value = tf.Variable(variable._value - value)
+
+
 UPDATES = {
     "adam": lambda: opt.Adam(0.01),
     "adam amsgrad": lambda: opt.Adam(0.01, amsgrad=True),
@@ -67,6 +76,24 @@ UPDATES = {
     "adamax clipnorm ema": lambda: opt.Adamax(0.01, weight_decay=0.125, clipnorm=1.5, use_ema=True),
     "lion": lambda: opt.Lion(0.01),
     "lion clipnorm ema": lambda: opt.Lion(0.01, beta_1=0.75, weight_decay=0.125, clipnorm=1.5, use_ema=True),
+    "adadelta": lambda: opt.Adadelta(0.5),
+    "adadelta clipnorm ema": lambda: opt.Adadelta(0.01, rho=0.75, weight_decay=0.125, clipnorm=1.5, use_ema=True),
+    "schedule_free_adamw": lambda: ScheduleFreeAdamW(0.01),
+    "schedule_free_adamw clipnorm ema": lambda: ScheduleFreeAdamW(
+        0.01, beta_1=0.75, warmup_steps=7, weight_decay=0.125, clipnorm=1.5, use_ema=True
+    ),
+    "ftrl": lambda: opt.Ftrl(0.01),
+    "ftrl clipnorm ema": lambda: opt.Ftrl(
+        0.01,
+        initial_accumulator_value=0.5,
+        l1_regularization_strength=0.125,
+        l2_regularization_strength=0.25,
+        l2_shrinkage_regularization_strength=0.0625,
+        beta=0.5,
+        weight_decay=0.125,
+        clipnorm=1.5,
+        use_ema=True,
+    ),
 }
 text = [HEAD % (tf.__version__, keras.__version__)]
 
@@ -102,7 +129,9 @@ def update(number, name):
         optimizer.finalize_variable_values(weights)
         finished = f"optimizer_{number}_finished"
         text.append(c_array("double", finished, flat(weights), "%.17g"))
-    return f'    {{"{name}", "{",".join(names)}", optimizer_{number}_weight, {slots}, {finished}}},'
+    arrays = f"optimizer_{number}_weight, {slots}, {finished}"
+    row = f'    {{"{name}", "{",".join(names)}", {arrays}}},'
+    return row if len(row) <= 120 else row.replace(f" {arrays}", f"\n     {arrays}")
 
 
 rows = [update(i, name) for i, name in enumerate(UPDATES)]

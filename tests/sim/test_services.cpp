@@ -254,8 +254,9 @@ struct Update {
 };
 
 static void update_make(Update *u, int number) {
-    static const mirt_optimizer_kind kinds[] = {MIRT_SGD,   MIRT_ADAM,    MIRT_RMSPROP, MIRT_NADAM,
-                                                MIRT_ADAGRAD, MIRT_ADAMAX, MIRT_LION};
+    static const mirt_optimizer_kind kinds[] = {MIRT_SGD,      MIRT_ADAM, MIRT_RMSPROP,  MIRT_NADAM,
+                                                MIRT_ADAGRAD,  MIRT_ADAMAX, MIRT_LION,   MIRT_ADADELTA,
+                                                MIRT_SCHEDULE_FREE_ADAMW, MIRT_FTRL};
     static const int tree[6][2] = {{0, 1}, {2, 3}, {0, 2}, {4, 5}, {4, 6}, {0, 4}};
     mirt__update *c = &u->cpu;
     memset(c, 0, sizeof *c);
@@ -278,7 +279,7 @@ static void update_make(Update *u, int number) {
     u->average = numbers(u->count);
     u->has[0] = c->kind != MIRT_SGD || number % 2;
     u->has[1] = c->kind == MIRT_ADAM || (c->kind == MIRT_RMSPROP && number % 4 < 2) || c->kind == MIRT_NADAM ||
-                c->kind == MIRT_ADAMAX;
+                c->kind == MIRT_ADAMAX || c->kind >= MIRT_ADADELTA;
     u->has[2] = (c->kind == MIRT_ADAM || c->kind == MIRT_RMSPROP) && number % 5 < 2;
     u->averages = number % 4 == 1;
     c->learning_rate = 0.01f;
@@ -287,6 +288,7 @@ static void update_make(Update *u, int number) {
     c->epsilon = 1e-7f;
     c->momentum = 0.9f;
     c->nesterov = number % 2;
+    c->first = c->kind == MIRT_SCHEDULE_FREE_ADAMW && number % 3 == 1;
     c->shaped = number % 6 > 2;
     c->scale = 0.7f;
     c->clip = number % 4 == 2 ? 0.3f : 0;
