@@ -34,6 +34,7 @@ ELSEWHERE = {
     "activations swish": "MIRT_SILU",
     "activations hard_silu": "MIRT_HARD_SWISH",
     "metrics LogCoshError": "MIRT_LOG_COSH",
+    "activations threshold": "mirt_threshold",
     "optimizers LossScaleOptimizer": "mixed_float16",
 }
 

@@ -61,6 +61,17 @@ CASE(selu) { UNUSED; return mirt_selu(v[0]); }
 CASE(mish) { UNUSED; return mirt_mish(v[0]); }
 CASE(softsign) { UNUSED; return mirt_softsign(v[0]); }
 CASE(gelu_approximate) { UNUSED; return mirt_gelu_approximate(v[0]); }
+CASE(celu) { UNUSED; return mirt_celu(v[0], 0.75f); }
+CASE(glu) { UNUSED; return mirt_glu(v[0], 1); }
+CASE(hard_shrink) { UNUSED; return mirt_hard_shrink(v[0], 1.25f); }
+CASE(soft_shrink) { UNUSED; return mirt_soft_shrink(v[0], 1.25f); }
+CASE(squareplus) { UNUSED; return mirt_squareplus(v[0], 0.5f); }
+CASE(threshold) { UNUSED; return mirt_threshold(v[0], 0.25f, -1.5f); }
+CASE(hard_tanh) { UNUSED; return mirt_hard_tanh(v[0]); }
+CASE(log_sigmoid) { UNUSED; return mirt_log_sigmoid(v[0]); }
+CASE(sparse_plus) { UNUSED; return mirt_sparse_plus(v[0]); }
+CASE(sparse_sigmoid) { UNUSED; return mirt_sparse_sigmoid(v[0]); }
+CASE(tanh_shrink) { UNUSED; return mirt_tanh_shrink(v[0]); }
 CASE(leaky_relu) { UNUSED; return mirt_leaky_relu(v[0], 0.3f); }
 CASE(elu) { UNUSED; return mirt_elu(v[0], 1.5f); }
 CASE(clip) { UNUSED; return mirt_clip(v[0], -0.5f, 1.25f); }
@@ -675,6 +686,17 @@ static const op_case op_cases[] = {
     {ROW(mish), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(softsign), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(gelu_approximate), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(celu), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(glu), 1, {{3, 6, 5}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(hard_shrink), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(soft_shrink), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(squareplus), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(threshold), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(hard_tanh), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(log_sigmoid), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(sparse_plus), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(sparse_sigmoid), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(tanh_shrink), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(leaky_relu), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(elu), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(clip), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},

@@ -91,7 +91,8 @@ static mirt_tensor *odd_operation(world *w, mirt_tensor *x, mirt_tensor *y) {
         mirt_stop_gradient, mirt_softmax,       mirt_log_softmax,
         mirt_flatten,       mirt_softmax_layer, mirt_global_max_pool2d,
         mirt_selu,          mirt_mish,          mirt_softsign,
-        mirt_gelu_approximate};
+        mirt_gelu_approximate, mirt_hard_tanh,  mirt_log_sigmoid,
+        mirt_sparse_plus,   mirt_sparse_sigmoid, mirt_tanh_shrink};
     static mirt_tensor *(*const two[])(mirt_tensor *, mirt_tensor *) = {
         mirt_add,   mirt_subtract, mirt_multiply,      mirt_divide,      mirt_maximum, mirt_minimum,
         mirt_equal, mirt_less,     mirt_greater_equal, mirt_logical_and, mirt_gather};

@@ -184,6 +184,12 @@ WRONG(leaky, mirt_leaky_relu_layer(w->image, NAN))
 WRONG(prelu, prelu(w->image, 1))
 WRONG(prelu_far, prelu(w->image, 16))
 WRONG(activation, mirt_activation(w->image, (mirt_activation_kind)99))
+WRONG(celu, mirt_celu(w->image, 0))
+WRONG(celu_nan, mirt_celu(w->image, (float)NAN))
+WRONG(glu_odd, mirt_activation(w->image, MIRT_GLU))
+WRONG(glu_rows, mirt_glu(w->image, 0))
+WRONG(soft_shrink, mirt_soft_shrink(w->image, -1))
+WRONG(squareplus, mirt_squareplus(w->image, (float)INFINITY))
 WRONG(regularizer, regularized(w->row, -1, 0))
 WRONG(regularizer_nan, regularized(w->row, 0, NAN))
 WRONG(add_shapes, two(mirt_add_layer, w->image, w->row, 2))
@@ -275,6 +281,12 @@ static const struct {
     {wrong_prelu, "p_re_lu: shared_axes is 1; bits 1 to 3"},
     {wrong_prelu_far, "p_re_lu: shared_axes is 16"},
     {wrong_activation, "invalid activation (99)"},
+    {wrong_celu, "celu: alpha is 0; it must be positive"},
+    {wrong_celu_nan, "celu: alpha is "},
+    {wrong_glu_odd, "split: (rows, 4, 5, 3) does not divide into 2"},
+    {wrong_glu_rows, "into 2 equal parts along axis 0"},
+    {wrong_soft_shrink, "clip: 1 to -1 is no range"},
+    {wrong_squareplus, "its numbers must be finite"},
     {wrong_regularizer, "dense: the factors of a regularizer are -1 and 0"},
     {wrong_regularizer_nan, "dense: the factors of a regularizer"},
     {wrong_add_shapes, "add: shapes (rows, 4, 5, 3) and (rows, 4) cannot be broadcast"},

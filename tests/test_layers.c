@@ -226,6 +226,16 @@ ACTIVATION(softsign, MIRT_SOFTSIGN)
 ACTIVATION(exponential, MIRT_EXPONENTIAL)
 ACTIVATION(log_softmax, MIRT_LOG_SOFTMAX)
 ACTIVATION(gelu_approximate, MIRT_GELU_APPROXIMATE)
+ACTIVATION(celu, MIRT_CELU)
+ACTIVATION(glu, MIRT_GLU)
+ACTIVATION(hard_shrink, MIRT_HARD_SHRINK)
+ACTIVATION(hard_tanh, MIRT_HARD_TANH)
+ACTIVATION(log_sigmoid, MIRT_LOG_SIGMOID)
+ACTIVATION(soft_shrink, MIRT_SOFT_SHRINK)
+ACTIVATION(sparse_plus, MIRT_SPARSE_PLUS)
+ACTIVATION(sparse_sigmoid, MIRT_SPARSE_SIGMOID)
+ACTIVATION(squareplus, MIRT_SQUAREPLUS)
+ACTIVATION(tanh_shrink, MIRT_TANH_SHRINK)
 static mirt_tensor *row_batch_norm(mirt_tensor *x) { return mirt_batch_norm(x, NULL); }
 static mirt_tensor *row_batch_norm_features(mirt_tensor *x) {
     ZEROED(mirt_batch_norm_desc, d);
@@ -380,6 +390,16 @@ static const struct {
     {"activation exponential", act_exponential},
     {"activation log_softmax", act_log_softmax},
     {"activation gelu_approximate", act_gelu_approximate},
+    {"activation celu", act_celu},
+    {"activation glu", act_glu},
+    {"activation hard_shrink", act_hard_shrink},
+    {"activation hard_tanh", act_hard_tanh},
+    {"activation log_sigmoid", act_log_sigmoid},
+    {"activation soft_shrink", act_soft_shrink},
+    {"activation sparse_plus", act_sparse_plus},
+    {"activation sparse_sigmoid", act_sparse_sigmoid},
+    {"activation squareplus", act_squareplus},
+    {"activation tanh_shrink", act_tanh_shrink},
 };
 
 /* >>against Keras */

@@ -66,6 +66,12 @@ static const struct { const char *name; mirt_tensor *(*record)(mirt__graph *, mi
     {"slice", case_slice},
     {"pad", case_pad_two},
     {"gather", case_gather_rows},
+    {"celu_alpha", case_celu},
+    {"glu_axis", case_glu},
+    {"hard_shrink_threshold", case_hard_shrink},
+    {"soft_shrink_threshold", case_soft_shrink},
+    {"squareplus_b", case_squareplus},
+    {"threshold", case_threshold},
 };
 
 static mirt_activation_kind golden_activation; /* the one that case_activation records */

@@ -41,6 +41,17 @@ typedef enum mirt_activation_kind {
     MIRT_EXPONENTIAL,
     MIRT_LOG_SOFTMAX,
     MIRT_GELU_APPROXIMATE,
+    /* Composed of other operations; numbers are Keras's defaults, for others there are functions. */
+    MIRT_CELU,
+    MIRT_GLU /* half as many channels */,
+    MIRT_HARD_SHRINK,
+    MIRT_HARD_TANH,
+    MIRT_LOG_SIGMOID,
+    MIRT_SOFT_SHRINK,
+    MIRT_SPARSE_PLUS,
+    MIRT_SPARSE_SIGMOID,
+    MIRT_SQUAREPLUS,
+    MIRT_TANH_SHRINK,
     MIRT__ACTIVATION_COUNT
 } mirt_activation_kind;
 
@@ -88,6 +99,22 @@ MIRT_API mirt_tensor *mirt_selu(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_mish(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_softsign(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_gelu_approximate(mirt_tensor *x);
+/* alpha must be positive; Keras's default is 1. */
+MIRT_API mirt_tensor *mirt_celu(mirt_tensor *x, float alpha);
+/* The first half along `axis`, which counts as for mirt_argmax, times the sigmoid of the second one. */
+MIRT_API mirt_tensor *mirt_glu(mirt_tensor *x, int axis);
+/* 0 from -threshold to threshold; Keras's default is 0.5. */
+MIRT_API mirt_tensor *mirt_hard_shrink(mirt_tensor *x, float threshold);
+MIRT_API mirt_tensor *mirt_soft_shrink(mirt_tensor *x, float threshold);
+/* `value` where x is not above the threshold. */
+MIRT_API mirt_tensor *mirt_threshold(mirt_tensor *x, float threshold, float value);
+/* (x + sqrt(x^2 + b)) / 2; Keras's default is 4. */
+MIRT_API mirt_tensor *mirt_squareplus(mirt_tensor *x, float b);
+MIRT_API mirt_tensor *mirt_hard_tanh(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_log_sigmoid(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_sparse_plus(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_sparse_sigmoid(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_tanh_shrink(mirt_tensor *x);
 /* Comparisons of two tensors of one dtype, with numpy broadcasting -> MIRT_BOOL, through which no
    gradient passes. Casts to and from bool: what is not 0 is true, which is 1. */
 MIRT_API mirt_tensor *mirt_equal(mirt_tensor *a, mirt_tensor *b);

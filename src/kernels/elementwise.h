@@ -148,7 +148,7 @@
     CHOICE(7, WHERE, where)
 
 /* X(ID, name, fused, unary kind, gradient's kind, scale), in the order of mirt_activation_kind: see
-   mirt__activation_class. COPY and ADD: it is not elementwise. */
+   mirt__activation_class. COPY and ADD: it is no elementwise kind, and mirt__activation_op records other operations. */
 #define MIRT__ACTIVATION_LIST(X) \
     X(LINEAR, linear, false, COPY, ADD, 0) \
     X(RELU, relu, true, ACT_RELU, RELU_GRAD, 0) \
@@ -168,14 +168,34 @@
     X(SOFTSIGN, softsign, false, ACT_SOFTSIGN, SOFTSIGN_GRAD, 0) \
     X(EXPONENTIAL, exponential, false, EXP, EXP_GRAD, 0) \
     X(LOG_SOFTMAX, log_softmax, false, COPY, ADD, 0) \
-    X(GELU_APPROXIMATE, gelu_approximate, false, ACT_GELU_APPROXIMATE, GELU_APPROXIMATE_GRAD, 0)
+    X(GELU_APPROXIMATE, gelu_approximate, false, ACT_GELU_APPROXIMATE, GELU_APPROXIMATE_GRAD, 0) \
+    X(CELU, celu, false, COPY, ADD, 0) \
+    X(GLU, glu, false, COPY, ADD, 0) \
+    X(HARD_SHRINK, hard_shrink, false, COPY, ADD, 0) \
+    X(HARD_TANH, hard_tanh, false, COPY, ADD, 0) \
+    X(LOG_SIGMOID, log_sigmoid, false, COPY, ADD, 0) \
+    X(SOFT_SHRINK, soft_shrink, false, COPY, ADD, 0) \
+    X(SPARSE_PLUS, sparse_plus, false, COPY, ADD, 0) \
+    X(SPARSE_SIGMOID, sparse_sigmoid, false, COPY, ADD, 0) \
+    X(SQUAREPLUS, squareplus, false, COPY, ADD, 0) \
+    X(TANH_SHRINK, tanh_shrink, false, COPY, ADD, 0)
 
-/* Cases of a switch over mirt_activation_kind that are not elementwise, so that the compiler reports one without a
+/* Cases of a switch over mirt_activation_kind that are no elementwise kinds, so that the compiler reports one without a
    case. */
 #define MIRT__NOT_ELEMENTWISE \
     case MIRT_LINEAR: \
     case MIRT_SOFTMAX: \
     case MIRT_LOG_SOFTMAX: \
+    case MIRT_CELU: \
+    case MIRT_GLU: \
+    case MIRT_HARD_SHRINK: \
+    case MIRT_HARD_TANH: \
+    case MIRT_LOG_SIGMOID: \
+    case MIRT_SOFT_SHRINK: \
+    case MIRT_SPARSE_PLUS: \
+    case MIRT_SPARSE_SIGMOID: \
+    case MIRT_SQUAREPLUS: \
+    case MIRT_TANH_SHRINK: \
     case MIRT__ACTIVATION_COUNT: break
 
 /* X(number, ID, label, public function) of the other kinds that files store; NONE: recorded by gradients alone. */

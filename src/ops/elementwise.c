@@ -286,8 +286,21 @@ MIRT__TRAINING_LIB mirt_activation_kind mirt__activation_grad_of(const mirt__nod
 MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tensor *x) {
     const mirt__activation_class *activation = mirt__activation_get(kind);
     if (!x || kind == MIRT_LINEAR) return x;
-    if (kind == MIRT_SOFTMAX) return mirt_softmax(x);
-    if (kind == MIRT_LOG_SOFTMAX) return mirt_log_softmax(x);
+    switch (kind) {
+    case MIRT_SOFTMAX: return mirt_softmax(x);
+    case MIRT_LOG_SOFTMAX: return mirt_log_softmax(x);
+    case MIRT_CELU: return mirt_celu(x, 1);
+    case MIRT_GLU: return mirt_glu(x, -1);
+    case MIRT_HARD_SHRINK: return mirt_hard_shrink(x, 0.5f);
+    case MIRT_HARD_TANH: return mirt_hard_tanh(x);
+    case MIRT_LOG_SIGMOID: return mirt_log_sigmoid(x);
+    case MIRT_SOFT_SHRINK: return mirt_soft_shrink(x, 0.5f);
+    case MIRT_SPARSE_PLUS: return mirt_sparse_plus(x);
+    case MIRT_SPARSE_SIGMOID: return mirt_sparse_sigmoid(x);
+    case MIRT_SQUAREPLUS: return mirt_squareplus(x, 4);
+    case MIRT_TANH_SHRINK: return mirt_tanh_shrink(x);
+    default: break;
+    }
     if (activation) return mirt__unary_op(activation->unary, x, activation->scale, 0);
     mirt__fail(MIRT_E_INVALID, "invalid activation (%d); it must be one of mirt_activation_kind", (int)kind);
     mirt__graph_poison(x->node->graph);

@@ -215,6 +215,9 @@ CASES.update({
 for name in ("selu", "mish", "softsign", "exponential", "log_softmax"):
     CASES["activation " + name] = (L.Activation(name), (7,))
 CASES["activation gelu_approximate"] = (L.Activation(lambda x: keras.activations.gelu(x, approximate=True)), (7,))
+COMPOSED = "celu glu hard_shrink hard_tanh log_sigmoid soft_shrink sparse_plus sparse_sigmoid squareplus tanh_shrink"
+for name in COMPOSED.split():
+    CASES["activation " + name] = (L.Activation(name), (8,))
 
 
 def summary(name, array, trainable=True):

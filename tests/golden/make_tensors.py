@@ -105,6 +105,15 @@ add("scale", lambda x: x * 1.5 - 0.25, flat)
 for name in "selu mish softsign exponential".split():
     add(name, keras.activations.get(name), flat, scale=8)
 add("gelu_approximate", lambda x: keras.activations.gelu(x, approximate=True), flat, scale=8)
+COMPOSED = "celu glu hard_shrink hard_tanh log_sigmoid soft_shrink sparse_plus sparse_sigmoid squareplus tanh_shrink"
+for name in COMPOSED.split():
+    add(name, keras.activations.get(name), (3, 8), scale=4)
+add("celu_alpha", lambda x: keras.activations.celu(x, alpha=0.75), flat, scale=4)
+add("glu_axis", lambda x: keras.activations.glu(x, axis=1), (3, 4, 2), scale=4)
+add("hard_shrink_threshold", lambda x: keras.activations.hard_shrink(x, threshold=1.25), flat, scale=4)
+add("soft_shrink_threshold", lambda x: keras.activations.soft_shrink(x, threshold=1.25), flat, scale=4)
+add("squareplus_b", lambda x: ops.squareplus(x, b=0.5), flat, scale=4)
+add("threshold", lambda x: keras.activations.threshold(x, 0.25, -1.5), flat)
 text.append("\nstatic const golden_tensor golden_tensor_cases[] = {\n%s\n};\n" % ",\n".join(rows))
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "tensors.h"), "w") as out:
     out.write("".join(text) + "\n#endif\n")
