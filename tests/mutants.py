@@ -65,10 +65,11 @@ SUBJECTS = (
     ("src/nn/weights.c", None, r"mirt__loss_scale_\w+|mirt__set_half", ["test_optimizers"] + SIMULATED),
     ("src/ops/leaf.c", None, r"mirt__loss_weight_\w+", PLAN + ["test_training", "test_custom"] + SIMULATED),
     ("src/kernels/reference_elementwise.c", None,
-     r"mirt__ref_(accumulate|gradient|weight|store_weight|sgd|adam|rmsprop|nadam|adagrad|adamax|lion)", UPDATE),
+     r"mirt__ref_(accumulate|gradient|update_by|average|sgd|adam|rmsprop|nadam|adagrad|adamax|lion|adadelta|"
+     r"schedule_free|ftrl)", UPDATE),
     ("src/kernels/fast_gemm.c", None, r"mirt__range_task|mirt__fast_accumulate|mirt__fast_update", UPDATE),
     ("src/kernels/simd_text.inc", "src/kernels/simd.c",
-     r"accumulate_range|sum_parts|shaped|gradient|averaged|sgd_\w+|adam_\w+|rmsprop_\w+|other_\w+|has_extras", UPDATE),
+     r"accumulate_range|sum_parts|shaped|gradient|averaged|sgd_\w+|adam_\w+|other_\w+|has_extras", UPDATE),
 )
 # Calls whose arguments tell somebody what happens, and have no part in it.
 OBSERVERS = (r"\b(mirt__fail\w*|mirt__log|snprintf|mirt__text_add|mirt__step_mark|MIRT__TEST_POINT|MIRT__\w*ENTER"

@@ -12,7 +12,7 @@
 MIRT__KERNEL_LIST(MIRT__REF_ENTRY)
 #undef MIRT__REF_ENTRY
 
-#define MIRT__REF_UPDATE(kind, name, kernel) case kind: mirt__ref_##kernel(args); break;
+#define MIRT__REF_UPDATE(kind, name, kernel) case kind: mirt__ref_update_by(args, mirt__ref_##kernel); break;
 static void mirt__ref_update(const mirt__update *args, const mirt__where *where) {
     (void)where;
     switch (args->kind) {

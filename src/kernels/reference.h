@@ -48,8 +48,13 @@ MIRT__KERNEL_LIST(MIRT__KERNEL_DECLARE)
 MIRT__LIB void mirt__ref_fill(mirt__real *y, mirt__real value, int64_t count, const mirt__where *where);
 MIRT__LIB void mirt__ref_constant(void *y, const void *data, size_t bytes, const mirt__where *where);
 MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
-#define MIRT__REF_UPDATE(kind, name, kernel) MIRT__ABSENT_LIB void mirt__ref_##kernel(const mirt__update *args);
-MIRT_OPTIMIZER_LIST(MIRT__REF_UPDATE)
-#undef MIRT__REF_UPDATE
+/* An optimizer's update: what is taken off the weight of element i, whose gradient is g; changes its slots. */
+typedef mirt__real (*mirt__ref_step)(const mirt__update *u, int64_t i, mirt__real g, mirt__real weight);
+#define MIRT__REF_STEP(name) \
+    mirt__real mirt__ref_##name(const mirt__update *u, int64_t i, mirt__real g, mirt__real weight)
+#define MIRT__REF_DECLARE(kind, name, kernel) MIRT__ABSENT_LIB MIRT__REF_STEP(kernel);
+MIRT_OPTIMIZER_LIST(MIRT__REF_DECLARE)
+#undef MIRT__REF_DECLARE
+MIRT__ABSENT_LIB void mirt__ref_update_by(const mirt__update *u, mirt__ref_step step);
 
 #endif

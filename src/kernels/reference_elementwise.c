@@ -285,141 +285,99 @@ static mirt__real mirt__ref_gradient(const mirt__update *u, int64_t i) {
     return result > u->clip ? u->clip : result < -u->clip ? -u->clip : result;
 }
 
-static mirt__real mirt__ref_weight(const mirt__update *u, int64_t i) {
-    const mirt__real weight = u->weight[0][i];
-    return u->decay != 0 ? weight - weight * u->decay : weight;
-}
-
-static void mirt__ref_store_weight(const mirt__update *u, int64_t i, mirt__real weight) {
-    if (u->average) {
-        u->average[i] = u->keep * u->average[i] + u->fresh * weight;
-        if (u->overwrite) weight = u->average[i];
-    }
-    for (int copy = 0; copy < u->copies; copy++) u->weight[copy][i] = weight;
-}
-
-MIRT__LIB void mirt__ref_sgd(const mirt__update *u) {
-    const mirt__real rate = u->learning_rate, momentum = u->momentum;
+MIRT__LIB void mirt__ref_update_by(const mirt__update *u, mirt__ref_step step) {
     for (int64_t i = u->begin; i < u->end; i++) {
-        mirt__real step = -rate * mirt__ref_gradient(u, i);
-        if (u->slot[0]) {
-            mirt__real velocity = momentum * u->slot[0][i] + step;
-            u->slot[0][i] = velocity;
-            step = u->nesterov ? momentum * velocity + step : velocity;
+        mirt__real weight = u->weight[0][i];
+        if (u->decay != 0) weight -= weight * u->decay;
+        weight -= step(u, i, mirt__ref_gradient(u, i), weight);
+        if (u->average) {
+            u->average[i] = u->keep * u->average[i] + u->fresh * weight;
+            if (u->overwrite) weight = u->average[i];
         }
-        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) + step);
+        for (int copy = 0; copy < u->copies; copy++) u->weight[copy][i] = weight;
     }
 }
 
-MIRT__LIB void mirt__ref_adam(const mirt__update *u) {
-    const mirt__real rate = u->learning_rate, new_1 = u->new_1, new_2 = u->new_2, epsilon = u->epsilon;
-    for (int64_t i = u->begin; i < u->end; i++) {
-        mirt__real g = mirt__ref_gradient(u, i);
-        mirt__real m = u->slot[0][i] + (g - u->slot[0][i]) * new_1;
-        mirt__real v = u->slot[1][i] + (g * g - u->slot[1][i]) * new_2;
-        u->slot[0][i] = m;
-        u->slot[1][i] = v;
-        if (u->slot[2]) v = u->slot[2][i] = u->slot[2][i] > v ? u->slot[2][i] : v;
-        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - m * rate / (mirt__sqrt(v) + epsilon));
-    }
+/* A moving average towards x, in a slot; returns it. */
+static mirt__real mirt__ref_average(const mirt__update *u, int slot, int64_t i, mirt__real x, mirt__real fresh) {
+    return u->slot[slot][i] += (x - u->slot[slot][i]) * fresh;
 }
 
-MIRT__LIB void mirt__ref_rmsprop(const mirt__update *u) {
-    const mirt__real rate = u->learning_rate, fresh = u->new_1, epsilon = u->epsilon, momentum = u->momentum;
-    for (int64_t i = u->begin; i < u->end; i++) {
-        mirt__real g = mirt__ref_gradient(u, i);
-        mirt__real v = u->slot[0][i] + (g * g - u->slot[0][i]) * fresh;
-        u->slot[0][i] = v;
-        if (u->slot[2]) {
-            mirt__real a = u->slot[2][i] + (g - u->slot[2][i]) * fresh;
-            u->slot[2][i] = a;
-            v -= a * a; /* a variance: rounding alone can make it negative */
-            v = v < 0 ? 0 : v;
-        }
-        mirt__real step = rate * g / mirt__sqrt(v + epsilon);
-        if (u->slot[1]) step = u->slot[1][i] = momentum * u->slot[1][i] + step;
-        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - step);
-    }
+MIRT__LIB MIRT__REF_STEP(sgd) {
+    const mirt__real step = u->learning_rate * g, momentum = u->momentum;
+    (void)weight;
+    if (!u->slot[0]) return step;
+    const mirt__real velocity = u->slot[0][i] = momentum * u->slot[0][i] - step;
+    return u->nesterov ? step - momentum * velocity : -velocity;
 }
 
-MIRT__LIB void mirt__ref_nadam(const mirt__update *u) {
-    const mirt__real rate = u->learning_rate, fresh = u->momentum, new_1 = u->new_1, new_2 = u->new_2,
-                     epsilon = u->epsilon;
-    for (int64_t i = u->begin; i < u->end; i++) {
-        mirt__real g = mirt__ref_gradient(u, i);
-        mirt__real m = u->slot[0][i] + (g - u->slot[0][i]) * new_1;
-        mirt__real v = u->slot[1][i] + (g * g - u->slot[1][i]) * new_2;
-        u->slot[0][i] = m;
-        u->slot[1][i] = v;
-        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - (rate * m + fresh * g) / (mirt__sqrt(v) + epsilon));
-    }
+MIRT__LIB MIRT__REF_STEP(adam) {
+    const mirt__real m = mirt__ref_average(u, 0, i, g, u->new_1);
+    mirt__real v = mirt__ref_average(u, 1, i, g * g, u->new_2);
+    (void)weight;
+    if (u->slot[2]) v = u->slot[2][i] = u->slot[2][i] > v ? u->slot[2][i] : v;
+    return m * u->learning_rate / (mirt__sqrt(v) + u->epsilon);
 }
 
-MIRT__LIB void mirt__ref_adagrad(const mirt__update *u) {
-    const mirt__real rate = u->learning_rate, epsilon = u->epsilon;
-    for (int64_t i = u->begin; i < u->end; i++) {
-        mirt__real g = mirt__ref_gradient(u, i);
-        mirt__real v = u->slot[0][i] = u->slot[0][i] + g * g;
-        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - rate * g / mirt__sqrt(v + epsilon));
+MIRT__LIB MIRT__REF_STEP(rmsprop) {
+    mirt__real v = mirt__ref_average(u, 0, i, g * g, u->new_1);
+    (void)weight;
+    if (u->slot[2]) {
+        const mirt__real mean = mirt__ref_average(u, 2, i, g, u->new_1);
+        v -= mean * mean; /* a variance: rounding alone can make it negative */
+        v = v < 0 ? 0 : v;
     }
+    const mirt__real step = u->learning_rate * g / mirt__sqrt(v + u->epsilon);
+    return u->slot[1] ? u->slot[1][i] = u->momentum * u->slot[1][i] + step : step;
 }
 
-MIRT__LIB void mirt__ref_adamax(const mirt__update *u) {
-    const mirt__real rate = u->learning_rate, new_1 = u->new_1, new_2 = u->new_2, epsilon = u->epsilon;
-    for (int64_t i = u->begin; i < u->end; i++) {
-        const mirt__real g = mirt__ref_gradient(u, i), size = mirt__fabs(g);
-        const mirt__real m = u->slot[0][i] + (g - u->slot[0][i]) * new_1;
-        const mirt__real faded = u->slot[1][i] - u->slot[1][i] * new_2, norm = faded > size ? faded : size;
-        u->slot[0][i] = m;
-        u->slot[1][i] = norm;
-        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - m * rate / (norm + epsilon));
-    }
+MIRT__LIB MIRT__REF_STEP(nadam) {
+    const mirt__real m = mirt__ref_average(u, 0, i, g, u->new_1), v = mirt__ref_average(u, 1, i, g * g, u->new_2);
+    (void)weight;
+    return (u->learning_rate * m + u->momentum * g) / (mirt__sqrt(v) + u->epsilon);
 }
 
-MIRT__LIB void mirt__ref_lion(const mirt__update *u) {
-    const mirt__real rate = u->learning_rate, new_1 = u->new_1, new_2 = u->new_2;
-    for (int64_t i = u->begin; i < u->end; i++) {
-        const mirt__real m = u->slot[0][i], ahead = mirt__ref_gradient(u, i) - m, way = m + ahead * new_1;
-        u->slot[0][i] = m + ahead * new_2;
-        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - rate * (way > 0 ? 1 : way < 0 ? -1 : way));
-    }
+MIRT__LIB MIRT__REF_STEP(adagrad) {
+    const mirt__real v = u->slot[0][i] += g * g;
+    (void)weight;
+    return u->learning_rate * g / mirt__sqrt(v + u->epsilon);
 }
 
-MIRT__LIB void mirt__ref_adadelta(const mirt__update *u) {
-    const mirt__real rate = u->learning_rate, fresh = u->new_1, epsilon = u->epsilon;
-    for (int64_t i = u->begin; i < u->end; i++) {
-        const mirt__real g = mirt__ref_gradient(u, i), v = u->slot[0][i] + (g * g - u->slot[0][i]) * fresh,
-                         step = mirt__sqrt(u->slot[1][i] + epsilon) * g / mirt__sqrt(v + epsilon);
-        u->slot[0][i] = v;
-        u->slot[1][i] += (step * step - u->slot[1][i]) * fresh;
-        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - rate * step);
-    }
+MIRT__LIB MIRT__REF_STEP(adamax) {
+    const mirt__real m = mirt__ref_average(u, 0, i, g, u->new_1), size = mirt__fabs(g),
+                     faded = u->slot[1][i] - u->slot[1][i] * u->new_2, norm = faded > size ? faded : size;
+    (void)weight;
+    u->slot[1][i] = norm;
+    return m * u->learning_rate / (norm + u->epsilon);
 }
 
-MIRT__LIB void mirt__ref_schedule_free(const mirt__update *u) {
-    const mirt__real rate = u->learning_rate, share = u->new_1, fresh = u->new_2, follows = u->momentum,
-                     epsilon = u->epsilon;
-    for (int64_t i = u->begin; i < u->end; i++) {
-        const mirt__real g = mirt__ref_gradient(u, i), weight = mirt__ref_weight(u, i),
-                         z = u->first ? u->weight[0][i] : u->slot[0][i],
-                         v = u->slot[1][i] + (g * g - u->slot[1][i]) * fresh,
-                         step = rate * g / (mirt__sqrt(v) + epsilon);
-        u->slot[0][i] = z - step;
-        u->slot[1][i] = v;
-        mirt__ref_store_weight(u, i, weight - (share * (weight - z) + follows * step));
-    }
+MIRT__LIB MIRT__REF_STEP(lion) {
+    const mirt__real m = u->slot[0][i], ahead = g - m, way = m + ahead * u->new_1;
+    (void)weight;
+    u->slot[0][i] = m + ahead * u->new_2;
+    return u->learning_rate * (way > 0 ? 1 : way < 0 ? -1 : way);
 }
 
-MIRT__LIB void mirt__ref_ftrl(const mirt__update *u) {
-    const mirt__real rate = u->learning_rate, l1 = u->new_1, shrinkage = u->new_2, inverse = u->momentum,
-                     epsilon = u->epsilon;
-    for (int64_t i = u->begin; i < u->end; i++) {
-        const mirt__real g = mirt__ref_gradient(u, i), weight = mirt__ref_weight(u, i), n = u->slot[0][i] + g * g,
-                         rise = (mirt__sqrt(n) - mirt__sqrt(u->slot[0][i])) * inverse;
-        const mirt__real linear = u->slot[1][i] + g + (shrinkage - rise) * weight;
-        const mirt__real clipped = linear > l1 ? l1 : linear < -l1 ? -l1 : linear;
-        u->slot[0][i] = n;
-        u->slot[1][i] = linear;
-        mirt__ref_store_weight(u, i, (clipped - linear) * rate / (mirt__sqrt(n) + epsilon));
-    }
+MIRT__LIB MIRT__REF_STEP(adadelta) {
+    const mirt__real v = mirt__ref_average(u, 0, i, g * g, u->new_1),
+                     step = mirt__sqrt(u->slot[1][i] + u->epsilon) * g / mirt__sqrt(v + u->epsilon);
+    (void)weight;
+    mirt__ref_average(u, 1, i, step * step, u->new_1);
+    return u->learning_rate * step;
+}
+
+MIRT__LIB MIRT__REF_STEP(schedule_free) {
+    const mirt__real z = u->first ? u->weight[0][i] : u->slot[0][i], v = mirt__ref_average(u, 1, i, g * g, u->new_2),
+                     step = u->learning_rate * g / (mirt__sqrt(v) + u->epsilon);
+    u->slot[0][i] = z - step;
+    return u->new_1 * (weight - z) + u->momentum * step;
+}
+
+MIRT__LIB MIRT__REF_STEP(ftrl) {
+    const mirt__real n = u->slot[0][i] + g * g, l1 = u->new_1,
+                     rise = (mirt__sqrt(n) - mirt__sqrt(u->slot[0][i])) * u->momentum;
+    const mirt__real linear = u->slot[1][i] += g + (u->new_2 - rise) * weight;
+    const mirt__real clipped = linear > l1 ? l1 : linear < -l1 ? -l1 : linear;
+    u->slot[0][i] = n;
+    return weight - (clipped - linear) * u->learning_rate / (mirt__sqrt(n) + u->epsilon);
 }
