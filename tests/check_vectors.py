@@ -14,7 +14,9 @@ import subprocess
 import sys
 
 # Inlined by most compilers, not by all.
-RETURNS_VECTOR = re.compile(r"mirt__(activate_any|slope_any|sum_parts|shaped|averaged)_(avx2|avx512|avx512bf16)")
+RETURNS_VECTOR = re.compile(
+    r"mirt__(activate_any|slope_any|exp|expm1|sigmoid|sum_parts|shaped|averaged)_(avx2|avx512|avx512bf16)"
+)
 WIDE = re.compile(r"%[yz]mm\d+")
 FUNCTION = re.compile(r"^([0-9a-f]+) <(.+)>:$")
 LINE = re.compile(r"^\s*([0-9a-f]+):\s+(?:bnd |notrack |rep |repz |lock )?(\S+)\s*(.*)$")

@@ -34,8 +34,6 @@ MIRT__LIB int64_t mirt__common_step(int64_t size) {
 }
 
 
-static float mirt__common_hard_sigmoid(float x) { return (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6; }
-
 #define MIRT__UNARY_LOOP(expression) \
     MIRT__INDEPENDENT \
     for (int64_t i = begin; i < end; i++) { \
@@ -44,7 +42,6 @@ static float mirt__common_hard_sigmoid(float x) { return (x < -3 ? 0 : x > 3 ? 6
     }
 #define MIRT__UNARY_COPY \
     if (px != y) memcpy(y + begin, px + begin, (size_t)(end - begin) * sizeof(float));
-#define MIRT__UNARY_VECTOR(name) call->simd->unary(u->kind, px + begin, y + begin, end - begin);
 #define MIRT__UNARY_ACTIVATION(kind) call->simd->activate(kind, scale, px + begin, y + begin, end - begin);
 #define MIRT__UNARY_CASE(number, id, label, function, reference, fast, ...) \
     case MIRT__##id: \
@@ -62,7 +59,6 @@ static void mirt__common_unary_range(const void *args, int64_t begin, int64_t en
 
 #undef MIRT__UNARY_LOOP
 #undef MIRT__UNARY_COPY
-#undef MIRT__UNARY_VECTOR
 #undef MIRT__UNARY_ACTIVATION
 #undef MIRT__UNARY_CASE
 

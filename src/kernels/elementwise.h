@@ -6,8 +6,8 @@
    Columns, as expressions of the element x (or a and b) and the node's two numbers, scale and offset:
    - reference: of mirt__real, by the functions of reference.h and reference_elementwise.c, and MIRT__MATH(name) for any
      other of the C library
-   - fast: LOOP(expression) becomes a loop that the compiler vectorizes (common_elementwise.c);
-     VECTOR(name) calls a function of simd_math.inc, ACTIVATION and SLOPE the activation of that kind there
+   - fast: LOOP(expression) becomes a loop that the compiler vectorizes (common_elementwise.c); ACTIVATION and SLOPE
+     call the activation of that kind in simd_math.inc
    - gpu: INLINE(expression) is part of the CUDA kernel; CALL(expression) is called, for kinds that are rare or large
    - gradient: PASS(tensor) records the gradient of x, from x, y = f(x) and dy; SLOPE(kind, of) a binary node of dy and
      of; with END no gradient passes */
@@ -33,7 +33,7 @@
       SLOPE(MIRT__TANH_GRAD, y)) \
     X(6, AFFINE, scale, 2, mirt__fma(x, scale, offset), LOOP(fmaf(x, scale, offset)), INLINE(fmaf(x, scale, offset)), \
       PASS(mirt__affine(dy, node->a.scale, 0))) \
-    X(7, EXP, exp, 0, mirt__exp(x), VECTOR(exp), CALL(expf(x)), PASS(mirt__times(dy, y))) \
+    X(7, EXP, exp, 0, mirt__exp(x), ACTIVATION(MIRT_EXPONENTIAL), CALL(expf(x)), PASS(mirt__times(dy, y))) \
     X(8, LOG, log, 0, mirt__ln(x), LOOP(logf(x)), CALL(logf(x)), PASS(mirt__binary_op(MIRT__DIVIDE, dy, x))) \
     X(9, SQRT, sqrt, 0, mirt__sqrt(x), LOOP(sqrtf(x)), INLINE(sqrtf(x)), \
       PASS(mirt__affine(mirt__binary_op(MIRT__DIVIDE, dy, y), 0.5f, 0))) \
@@ -54,7 +54,7 @@
     X(16, ACT_RELU6, relu6, 0, x < 0 ? 0 : x > 6 ? 6 : x, LOOP(x < 0 ? 0 : x > 6 ? 6 : x), \
       INLINE(mirt__cu_activate_by(MIRT_RELU6, x, 0)), SLOPE(MIRT__RELU6_GRAD, y)) \
     /* x * scale if x is negative */ \
-    X(17, ACT_LEAKY_RELU, leaky_relu, 1, x > 0 ? x : scale * x, LOOP(x > 0 ? x : x * scale), \
+    X(17, ACT_LEAKY_RELU, leaky_relu, 1, x > 0 ? x : scale * x, ACTIVATION(MIRT_LEAKY_RELU), \
       INLINE(mirt__cu_activate_by(MIRT_LEAKY_RELU, x, scale)), SLOPE(MIRT__LEAKY_RELU_GRAD, x)) \
     /* (exp(x) - 1) * scale if x is negative */ \
     X(18, ACT_ELU, elu, 1, x > 0 ? x : scale * mirt__expm1(x), ACTIVATION(MIRT_ELU), \
@@ -63,9 +63,9 @@
       CALL(mirt__cu_activate_curved(MIRT_GELU, x, scale)), SLOPE(MIRT__GELU_GRAD, x)) \
     X(20, ACT_SILU, silu, 0, x * mirt__ref_sigmoid(x), ACTIVATION(MIRT_SILU), INLINE(mirt__cu_silu(x)), \
       SLOPE(MIRT__SILU_GRAD, x)) \
-    X(21, ACT_HARD_SIGMOID, hard_sigmoid, 0, mirt__ref_relu6(x + 3) / 6, LOOP(mirt__common_hard_sigmoid(x)), \
+    X(21, ACT_HARD_SIGMOID, hard_sigmoid, 0, mirt__ref_relu6(x + 3) / 6, ACTIVATION(MIRT_HARD_SIGMOID), \
       CALL(mirt__cu_activate_curved(MIRT_HARD_SIGMOID, x, scale)), SLOPE(MIRT__HARD_SIGMOID_GRAD, x)) \
-    X(22, ACT_HARD_SWISH, hard_swish, 0, x * mirt__ref_relu6(x + 3) / 6, LOOP(x * mirt__common_hard_sigmoid(x)), \
+    X(22, ACT_HARD_SWISH, hard_swish, 0, x * mirt__ref_relu6(x + 3) / 6, ACTIVATION(MIRT_HARD_SWISH), \
       CALL(mirt__cu_activate_curved(MIRT_HARD_SWISH, x, scale)), SLOPE(MIRT__HARD_SWISH_GRAD, x)) \
     /* log(1 + exp(x)) */ \
     X(23, ACT_SOFTPLUS, softplus, 0, (x > 0 ? x : 0) + mirt__log1p(mirt__exp(-mirt__fabs(x))), \
@@ -76,7 +76,7 @@
     /* x * tanh(softplus(x)) */ \
     X(25, ACT_MISH, mish, 0, x * mirt__ref_mish_gate(x), ACTIVATION(MIRT_MISH), \
       CALL(mirt__cu_activate_curved(MIRT_MISH, x, scale)), SLOPE(MIRT__MISH_GRAD, x)) \
-    X(26, ACT_SOFTSIGN, softsign, 0, x / (1 + mirt__fabs(x)), LOOP(x / (1 + fabsf(x))), \
+    X(26, ACT_SOFTSIGN, softsign, 0, x / (1 + mirt__fabs(x)), ACTIVATION(MIRT_SOFTSIGN), \
       CALL(mirt__cu_activate_curved(MIRT_SOFTSIGN, x, scale)), SLOPE(MIRT__SOFTSIGN_GRAD, x)) \
     /* x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2 */ \
     X(27, ACT_GELU_APPROXIMATE, gelu_approximate, 0, x * mirt__ref_gelu_gate(x), ACTIVATION(MIRT_GELU_APPROXIMATE), \
@@ -103,7 +103,7 @@
       INLINE(mirt__cu_times_slope_of_output(MIRT_TANH, a, b))) \
     X(9, RELU6_GRAD, binary, NONE, a * mirt__ref_is(b > 0 && b < 6), LOOP(b > 0 && b < 6 ? a : 0), \
       INLINE(mirt__cu_times_slope_of_output(MIRT_RELU6, a, b))) \
-    X(10, LEAKY_RELU_GRAD, binary, NONE, a * (b > 0 ? 1 : scale), LOOP(b > 0 ? a : a * scale), \
+    X(10, LEAKY_RELU_GRAD, binary, NONE, a * (b > 0 ? 1 : scale), SLOPE(MIRT_LEAKY_RELU), \
       INLINE(mirt__cu_times_slope_by(MIRT_LEAKY_RELU, a, b, scale))) \
     X(11, ELU_GRAD, binary, NONE, a * (b > 0 ? 1 : scale * mirt__exp(b)), SLOPE(MIRT_ELU), \
       CALL(a * mirt__cu_slope_curved(MIRT_ELU, b, scale))) \
@@ -111,11 +111,10 @@
       CALL(a * mirt__cu_slope_curved(MIRT_GELU, b, scale))) \
     X(13, SILU_GRAD, binary, NONE, a * mirt__ref_silu_slope(b, mirt__ref_sigmoid(b)), SLOPE(MIRT_SILU), \
       INLINE(mirt__cu_times_slope_by(MIRT_SILU, a, b, 0))) \
-    X(14, HARD_SIGMOID_GRAD, binary, NONE, a * (mirt__ref_is(b > -3 && b < 3) / 6), LOOP(b > -3 && b < 3 ? a / 6 : 0), \
+    X(14, HARD_SIGMOID_GRAD, binary, NONE, a * (mirt__ref_is(b > -3 && b < 3) / 6), SLOPE(MIRT_HARD_SIGMOID), \
       CALL(b > -3 && b < 3 ? a / 6 : 0.0f)) \
     X(15, HARD_SWISH_GRAD, binary, NONE, a * ((mirt__ref_relu6(b + 3) + b * mirt__ref_is(b > -3 && b < 3)) / 6), \
-      LOOP(a * (mirt__common_hard_sigmoid(b) + (b > -3 && b < 3 ? b / 6 : 0))), \
-      CALL(a * mirt__cu_slope_curved(MIRT_HARD_SWISH, b, scale))) \
+      SLOPE(MIRT_HARD_SWISH), CALL(a * mirt__cu_slope_curved(MIRT_HARD_SWISH, b, scale))) \
     X(16, SOFTPLUS_GRAD, binary, NONE, a * mirt__ref_sigmoid(b), SLOPE(MIRT_SOFTPLUS), \
       INLINE(a * mirt__cu_sigmoid(b))) \
     X(17, CLIP_GRAD, binary, NONE, a * mirt__ref_is(!(b < scale || b > offset)), \
@@ -128,7 +127,7 @@
     X(20, MISH_GRAD, binary, NONE, a * mirt__ref_mish_slope(b), SLOPE(MIRT_MISH), \
       CALL(a * mirt__cu_slope_curved(MIRT_MISH, b, scale))) \
     X(21, SOFTSIGN_GRAD, binary, NONE, a / ((1 + mirt__fabs(b)) * (1 + mirt__fabs(b))), \
-      LOOP(a / ((1 + fabsf(b)) * (1 + fabsf(b)))), CALL(a * mirt__cu_slope_curved(MIRT_SOFTSIGN, b, scale))) \
+      SLOPE(MIRT_SOFTSIGN), CALL(a * mirt__cu_slope_curved(MIRT_SOFTSIGN, b, scale))) \
     X(22, GELU_APPROXIMATE_GRAD, binary, NONE, a * mirt__ref_gelu_slope(b), SLOPE(MIRT_GELU_APPROXIMATE), \
       CALL(a * mirt__cu_slope_curved(MIRT_GELU_APPROXIMATE, b, scale))) \
     /* of exp within a layer; a unary node's gradient is a product with its output */ \

@@ -202,11 +202,10 @@ typedef struct mirt__simd {
     void (*accumulate)(float *into, const float *from, int64_t count);
     /* Rounds each number to bfloat16. Without `words`, products in half are products of such floats. */
     void (*round)(float *x, int64_t count);
-    /* y = activation(x), dx = dy times the derivative at x (`scale`: elu's factor), a unary kind whose row says VECTOR,
-       and y = exp(x - less). An output may be an input. */
+    /* y = activation(x), dx = dy times the derivative at x (`scale`: leaky relu's slope, elu's factor), and y =
+       exp(x - less). An output may be an input. */
     void (*activate)(mirt_activation_kind kind, float scale, const float *x, float *y, int64_t count);
     void (*slope)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *dx, int64_t count);
-    void (*unary)(mirt__unary_kind kind, const float *x, float *y, int64_t count);
     void (*exp)(const float *x, float less, float *y, int64_t count);
     /* mirt__philox for the counters {block .. block + MIRT__DRAWS - 1, counter[0 .. 2]}; the four words of a block are
        adjacent. */
