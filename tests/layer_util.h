@@ -44,18 +44,18 @@ static mirt_tensor *batch_norm_axis(mirt_tensor *x, int axis, bool has_momentum)
     return mirt_batch_norm(x, &d);
 }
 
-static mirt_tensor *layer_norm_axis(mirt_tensor *x, int axes, int axis) {
+static mirt_tensor *layer_norm_axis(mirt_tensor *x, int axes, int axis, float epsilon) {
     ZEROED(mirt_layer_norm_desc, d);
     d.axes = axes;
     d.axis = axis;
-    d.epsilon = axis == 10 ? 0.01f : 0;
+    d.epsilon = epsilon;
     return mirt_layer_norm(x, &d);
 }
 
-static mirt_tensor *group_norm(mirt_tensor *x, int groups, bool no_scale, bool no_center) {
+static mirt_tensor *group_norm(mirt_tensor *x, int groups, bool no_scale, bool no_center, float epsilon) {
     ZEROED(mirt_group_norm_desc, d);
     d.groups = groups;
-    d.epsilon = no_scale ? 0.01f : 0;
+    d.epsilon = epsilon;
     d.no_scale = no_scale;
     d.no_center = no_center;
     return mirt_group_norm(x, &d);

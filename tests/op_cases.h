@@ -386,7 +386,10 @@ static mirt_tensor *cube(mirt__graph *g, mirt_tensor *a, mirt_tensor *b) {
 }
 CASE(user) { UNUSED; return cube(g, v[0], v[1]); }
 CASE(user_rows) { UNUSED; return cube(g, batch(x, v[0]), batch(x, v[1])); }
-CASE(dropout) { UNUSED; return mirt__dropout_op(batch(x, v[0]), 0.4f, 77); }
+CASE(dropout) {
+    UNUSED;
+    return mirt__random_op(MIRT__OP_dropout, batch(x, v[0]), MIRT__DROPOUT_ZEROS, 0.4f, 77, NULL);
+}
 static mirt_tensor *masked(mirt_tensor *x, int first) { /* draws for the axes from `first` on */
     mirt__attrs a = mirt__attrs_of(MIRT__OP_dropout);
     MIRT__OF(&a, random)->rate = 0.4f;
@@ -395,7 +398,19 @@ static mirt_tensor *masked(mirt_tensor *x, int first) { /* draws for the axes fr
     for (int i = 1; i < first && i < x->shape.rank; i++) a.shape.dim[i] = 1;
     return mirt__masked_op(x, &a);
 }
-CASE(gaussian_noise) { UNUSED; return mirt__gaussian_noise_op(mirt_square(batch(x, v[0])), 0.3f, 79); }
+static mirt_tensor *dropped(mirt_tensor *x, mirt__dropout_kind kind) {
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_dropout);
+    MIRT__OF(&a, random)->rate = 0.4f;
+    MIRT__OF(&a, random)->key = 80;
+    a.kind = (int)kind;
+    return mirt__masked_op(mirt_square(x), &a);
+}
+CASE(gaussian_dropout) { UNUSED; return dropped(batch(x, v[0]), MIRT__DROPOUT_GAUSSIAN); }
+CASE(alpha_dropout) { UNUSED; return dropped(batch(x, v[0]), MIRT__DROPOUT_ALPHA); }
+CASE(gaussian_noise) {
+    UNUSED;
+    return mirt__random_op(MIRT__OP_gaussian_noise, mirt_square(batch(x, v[0])), MIRT__DROPOUT_ZEROS, 0.3f, 79, NULL);
+}
 CASE(dropout_rows) { UNUSED; return masked(batch(x, v[0]), 9); }
 static mirt_tensor *augmented(mirt_tensor *x, mirt_augmentation_kind kind, float factor) {
     mirt_augmentation d;
@@ -801,6 +816,8 @@ static const op_case op_cases[] = {
     {ROW(user_rows), 2, {{3, 5}, {5}}, {3, 5}, MIRT_FLOAT32, WIDE},
     {ROW(dropout), 1, {{11}}, {11}, MIRT_FLOAT32, WIDE},
     {ROW(gaussian_noise), 1, {{2, 3, 5}}, {2, 3, 5}, MIRT_FLOAT32, WIDE},
+    {ROW(gaussian_dropout), 1, {{2, 3, 5}}, {2, 3, 5}, MIRT_FLOAT32, WIDE},
+    {ROW(alpha_dropout), 1, {{2, 3, 5}}, {2, 3, 5}, MIRT_FLOAT32, WIDE},
     {ROW(dropout_rows), 1, {{2, 3, 5}}, {2, 3, 5}, MIRT_FLOAT32, WIDE},
     {ROW(augment), 1, {{5, 4, 3}}, {5, 4, 3}, MIRT_FLOAT32, WIDE},
     {ROW(augment_twice), 1, {{6, 3, 1}}, {6, 3, 1}, MIRT_FLOAT32, WIDE},

@@ -163,11 +163,11 @@ WRONG(transpose_padding_half, output_padded(w->image, conv(2, 3, 0, 2, MIRT_SAME
 WRONG(transpose_padding_even, output_padded(w->image, conv(2, 2, 0, 2, MIRT_SAME), -1, 0))
 WRONG(batch_norm_axis, batch_norm_axis(w->image, 4, false))
 WRONG(batch_norm_rows, batch_norm_axis(w->row, -2, false))
-WRONG(layer_norm_both, layer_norm_axis(w->image, 1, 2))
-WRONG(layer_norm_rows, layer_norm_axis(w->image, 0, 3))
-WRONG(layer_norm_far, layer_norm_axis(w->image, 0, 16))
-WRONG(group_norm_groups, group_norm(w->image, 2, false, false))
-WRONG(group_norm_negative, group_norm(w->image, -2, false, false))
+WRONG(layer_norm_both, layer_norm_axis(w->image, 1, 2, 0))
+WRONG(layer_norm_rows, layer_norm_axis(w->image, 0, 3, 0))
+WRONG(layer_norm_far, layer_norm_axis(w->image, 0, 16, 0))
+WRONG(group_norm_groups, group_norm(w->image, 2, false, false, 0))
+WRONG(group_norm_negative, group_norm(w->image, -2, false, false, 0))
 WRONG(unit_norm_rows, mirt_unit_normalization(w->image, 0))
 WRONG(unit_norm_axis, mirt_unit_normalization(w->image, -5))
 WRONG(softmax_rows, mirt_softmax_axis(w->image, 0))
@@ -178,6 +178,11 @@ WRONG(adaptive_many, mirt_adaptive_max_pool2d(w->image, 4, 2000000000))
 WRONG(adaptive_rank, mirt_adaptive_max_pool2d(w->row, 4, 2))
 WRONG(spatial_rank, mirt_spatial_dropout2d(w->row, 0.5f))
 WRONG(spatial_rate, mirt_spatial_dropout2d(w->image, 1.5f))
+WRONG(gaussian_dropout, mirt_gaussian_dropout(w->row, 1))
+WRONG(alpha_dropout, mirt_alpha_dropout(w->row, &(mirt_dropout_desc){.rate = 1}))
+WRONG(alpha_dropout_null, mirt_alpha_dropout(w->row, NULL))
+WRONG(rms_axis, mirt_rms_norm(w->row, &(mirt_rms_norm_desc){.axis = 1}))
+WRONG(rms_epsilon, mirt_rms_norm(w->row, &(mirt_rms_norm_desc){.epsilon = -1}))
 WRONG(noise_negative, mirt_gaussian_noise(w->row, -1))
 WRONG(noise_nan, mirt_gaussian_noise(w->row, NAN))
 WRONG(leaky, mirt_leaky_relu_layer(w->image, NAN))
@@ -275,6 +280,11 @@ static const struct {
     {wrong_adaptive_rank, "adaptive_max_pooling2d: takes (rows, height"},
     {wrong_spatial_rank, "spatial_dropout2d: takes (rows, height"},
     {wrong_spatial_rate, "spatial_dropout2d: rate is 1.5"},
+    {wrong_gaussian_dropout, "gaussian_dropout: rate is 1; it must lie between 0 and 1, and be below 1"},
+    {wrong_alpha_dropout, "alpha_dropout: rate is 1; it must lie between 0 and 1, and be below 1"},
+    {wrong_alpha_dropout_null, "alpha_dropout needs a description"},
+    {wrong_rms_axis, "rms_normalization: axis is 1"},
+    {wrong_rms_epsilon, "rms_normalization: epsilon is -1"},
     {wrong_noise_negative, "gaussian_noise: stddev is -1"},
     {wrong_noise_nan, "gaussian_noise: stddev is "},
     {wrong_leaky, "leaky_re_lu: the slope is"},

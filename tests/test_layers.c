@@ -168,11 +168,11 @@ static mirt_tensor *row_transpose_groups(mirt_tensor *x) {
 }
 static mirt_tensor *row_batch_norm_axis(mirt_tensor *x) { return batch_norm_axis(x, 1, false); }
 static mirt_tensor *row_batch_norm_from_end(mirt_tensor *x) { return batch_norm_axis(x, -2, true); }
-static mirt_tensor *row_layer_norm_pixels(mirt_tensor *x) { return layer_norm_axis(x, 0, 6); }
-static mirt_tensor *row_layer_norm_rows(mirt_tensor *x) { return layer_norm_axis(x, 0, 10); }
-static mirt_tensor *row_group_norm(mirt_tensor *x) { return group_norm(x, 2, false, false); }
-static mirt_tensor *row_group_norm_features(mirt_tensor *x) { return group_norm(x, 3, true, false); }
-static mirt_tensor *row_group_norm_instances(mirt_tensor *x) { return group_norm(x, -1, false, true); }
+static mirt_tensor *row_layer_norm_pixels(mirt_tensor *x) { return layer_norm_axis(x, 0, 6, 0); }
+static mirt_tensor *row_layer_norm_rows(mirt_tensor *x) { return layer_norm_axis(x, 0, 10, 0.01f); }
+static mirt_tensor *row_group_norm(mirt_tensor *x) { return group_norm(x, 2, false, false, 0); }
+static mirt_tensor *row_group_norm_features(mirt_tensor *x) { return group_norm(x, 3, true, false, 0.01f); }
+static mirt_tensor *row_group_norm_instances(mirt_tensor *x) { return group_norm(x, -1, false, true, 0); }
 static mirt_tensor *row_unit_norm(mirt_tensor *x) { return mirt_unit_normalization(x, -1); }
 static mirt_tensor *row_unit_norm_axis(mirt_tensor *x) { return mirt_unit_normalization(x, 1); }
 static mirt_tensor *row_softmax_axis(mirt_tensor *x) { return mirt_softmax_axis(x, 1); }
@@ -250,6 +250,13 @@ static mirt_tensor *row_batch_norm_plain(mirt_tensor *x) {
     return mirt_batch_norm(x, &d);
 }
 static mirt_tensor *row_layer_norm(mirt_tensor *x) { return mirt_layer_norm(x, NULL); }
+static mirt_tensor *row_rms_norm(mirt_tensor *x) { return mirt_rms_norm(x, NULL); }
+static mirt_tensor *row_rms_norm_axes(mirt_tensor *x) {
+    ZEROED(mirt_rms_norm_desc, d);
+    d.axis = 12;
+    d.epsilon = 0.01f;
+    return mirt_rms_norm(x, &d);
+}
 static mirt_tensor *row_layer_norm_axes(mirt_tensor *x) {
     ZEROED(mirt_layer_norm_desc, d);
     d.axes = 2;
@@ -400,6 +407,8 @@ static const struct {
     {"activation sparse_sigmoid", act_sparse_sigmoid},
     {"activation squareplus", act_squareplus},
     {"activation tanh_shrink", act_tanh_shrink},
+    {"rms_normalization", row_rms_norm},
+    {"rms_normalization axes", row_rms_norm_axes},
 };
 
 /* >>against Keras */

@@ -3,6 +3,7 @@
 #include "../mirrortrain.h"
 #include "../src/nn/layers_activation.c"
 #include "../src/nn/layers_core.c"
+#include "golden/layers.h"
 #include "golden/networks.h"
 #include "mirror_util.h"
 #include "tap.h"
@@ -254,6 +255,26 @@ static bool drop_ones(int replicas, mirt_shape noise, float (*out)[NOISE]) {
 
 static mirt_tensor *spatial(mirt_tensor *x) { return mirt_spatial_dropout2d(x, 0.5f); }
 static mirt_tensor *noisy(mirt_tensor *x) { return mirt_gaussian_noise(x, 0.25f); }
+static mirt_tensor *gaussian(mirt_tensor *x) { return mirt_gaussian_dropout(x, 0.2f); } /* sqrt(0.2 / 0.8) is 0.5 */
+static mirt_tensor *alpha(mirt_tensor *x) {
+    ZEROED(mirt_dropout_desc, d);
+    d.rate = 0.5f;
+    return mirt_alpha_dropout(x, &d);
+}
+
+static void check_alpha_dropout(void) {
+    bool good = pass_ones(1, alpha, dropped);
+    int kept = 0, odd = 0;
+    for (int i = 0; i < NOISE_ROWS * NOISE; i++) {
+        const double value = (double)dropped[i / NOISE][i % NOISE];
+        kept += fabs(value - golden_alpha_dropout[1]) < 1e-6;
+        odd += fabs(value - golden_alpha_dropout[0]) < 1e-6;
+    }
+    ok(good && kept + odd == NOISE_ROWS * NOISE && kept > NOISE_ROWS * NOISE / 3 && kept < NOISE_ROWS * NOISE * 2 / 3,
+       "AlphaDropout: Keras's values of ones, %d of %d are kept", kept, NOISE_ROWS * NOISE);
+    good = pass_ones(5, alpha, dropped_2);
+    ok(good && memcmp(dropped, dropped_2, sizeof dropped) == 0, "the same with five replicas");
+}
 
 static void check_spatial_dropout(void) {
     bool good = pass_ones(1, spatial, dropped);
@@ -270,13 +291,13 @@ static void check_spatial_dropout(void) {
 }
 
 /* The moments of NOISE_ROWS * NOISE numbers, within four of their standard errors. */
-static void check_noise(void) {
-    bool good = pass_ones(1, noisy, dropped);
+static void check_noise(const char *name, mirt_tensor *(*layer)(mirt_tensor *x), double deviation) {
+    bool good = pass_ones(1, layer, dropped);
     const int count = NOISE_ROWS * NOISE;
     double mean = 0, square = 0, fourth = 0, beyond = 0;
     int same = 0;
     for (int i = 0; i < count; i++) {
-        const double z = ((double)dropped[i / NOISE][i % NOISE] - 1) / 0.25;
+        const double z = ((double)dropped[i / NOISE][i % NOISE] - 1) / deviation;
         mean += z / count;
         square += z * z / count;
         fourth += z * z * z * z / count;
@@ -286,8 +307,8 @@ static void check_noise(void) {
     const double error = 4 / sqrt(count);
     ok(good && fabs(mean) < error && fabs(square - 1) < error * sqrt(2.0) && fabs(fourth - 3) < error * sqrt(96.0) &&
            fabs(beyond - 0.05) < error * sqrt(0.0475) && !same,
-       "GaussianNoise: mean %.3f, variance %.3f, fourth moment %.2f, %.3f beyond 1.96", mean, square, fourth, beyond);
-    good = pass_ones(5, noisy, dropped_2);
+       "%s: mean %.3f, variance %.3f, fourth moment %.2f, %.3f beyond 1.96", name, mean, square, fourth, beyond);
+    good = pass_ones(5, layer, dropped_2);
     ok(good && memcmp(dropped, dropped_2, sizeof dropped) == 0, "the same with five replicas");
 }
 
@@ -548,7 +569,9 @@ int main(void) {
     draw();
     for (size_t i = 0; i < sizeof golden_forwards / sizeof golden_forwards[0]; i++) check_values(&golden_forwards[i]);
     check_spatial_dropout();
-    check_noise();
+    check_noise("GaussianNoise", noisy, 0.25);
+    check_noise("GaussianDropout", gaussian, 0.5);
+    check_alpha_dropout();
     check_stochastic_depth();
     static const char *const trained[] = {"mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "resnet18",
                                           "resnet34", "resnet50", "resnet101", "vgg16", "efficientnet_v2_b0"};

@@ -54,7 +54,8 @@ static mirt_array array(void) { return mirt_make_array(numbers, MIRT_FLOAT32, MI
     X(mirt_activity_regularization(x, 0.5f, 0.25f)) \
     X(mirt_adaptive_max_pool2d(x, 1, 1)) X(mirt_adaptive_average_pool2d(x, 1, 1)) \
     X(mirt_group_norm(x, &(mirt_group_norm_desc){.groups = 1})) \
-    X(mirt_batch_norm(x, NULL)) X(mirt_layer_norm(x, NULL)) \
+    X(mirt_batch_norm(x, NULL)) X(mirt_layer_norm(x, NULL)) X(mirt_rms_norm(x, NULL)) \
+    X(mirt_gaussian_dropout(x, 0.5f)) X(mirt_alpha_dropout(x, &(mirt_dropout_desc){.rate = 0.5f})) \
     X(mirt_reshape_layer(x, MIRT_SHAPE(32))) X(mirt_permute(x, MIRT_SHAPE(2, 1, 3))) \
     X(mirt_concatenate(pair, 2, -1)) X(mirt_add_layer(pair, 2)) X(mirt_subtract_layer(pair, 2)) \
     X(mirt_multiply_layer(pair, 2)) X(mirt_average_layer(pair, 2)) X(mirt_maximum_layer(pair, 2)) \

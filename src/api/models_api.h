@@ -359,6 +359,12 @@ typedef struct mirt_layer_norm_desc {
     const char *name;
 } mirt_layer_norm_desc;
 
+typedef struct mirt_rms_norm_desc {
+    int axis;      /* as in mirt_layer_norm_desc; default: the last one */
+    float epsilon; /* default 1e-6 */
+    const char *name;
+} mirt_rms_norm_desc;
+
 typedef struct mirt_group_norm_desc {
     int groups;     /* of channels; default 32; -1: one per channel, which is instance normalization */
     float epsilon;  /* default 1e-3 */
@@ -449,6 +455,12 @@ MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate);
 /* The same with what it may be told. Keras: Dropout(noise_shape=(None, ...)). */
 MIRT_API mirt_tensor *mirt_dropout_layer(mirt_tensor *x, const mirt_dropout_desc *desc);
+/* Products with normal numbers around 1 of standard deviation sqrt(rate / (1 - rate)), for rates below 1, in
+   training only. Keras: GaussianDropout. Srivastava et al. 2014. */
+MIRT_API mirt_tensor *mirt_gaussian_dropout(mirt_tensor *x, float rate);
+/* Dropout for selu, to selu's least value: mean and variance stay. Rates below 1. NULL desc is an error. Keras:
+   AlphaDropout. Klambauer et al. 2017. */
+MIRT_API mirt_tensor *mirt_alpha_dropout(mirt_tensor *x, const mirt_dropout_desc *desc);
 /* Dropout of whole channels of images. Keras: SpatialDropout2D. Tompson et al. 2015. */
 MIRT_API mirt_tensor *mirt_spatial_dropout2d(mirt_tensor *x, float rate);
 /* Adds normal numbers with this standard deviation, in training only; keyed as those of dropout, and the same to the
@@ -476,6 +488,9 @@ MIRT_API mirt_tensor *mirt_softmax_axis(mirt_tensor *x, int axis);
 MIRT_API mirt_tensor *mirt_batch_norm(mirt_tensor *x, const mirt_batch_norm_desc *desc);
 /* Ba et al. 2016. NULL desc: all defaults. */
 MIRT_API mirt_tensor *mirt_layer_norm(mirt_tensor *x, const mirt_layer_norm_desc *desc);
+/* Divides by the root of the mean square, and multiplies by the weight "scale". Zhang & Sennrich 2019. Keras:
+   RMSNormalization. NULL desc: all defaults. */
+MIRT_API mirt_tensor *mirt_rms_norm(mirt_tensor *x, const mirt_rms_norm_desc *desc);
 /* Over all axes of a sample, within groups of channels. Wu & He 2018. Keras: GroupNormalization. NULL desc: all
    defaults. */
 MIRT_API mirt_tensor *mirt_group_norm(mirt_tensor *x, const mirt_group_norm_desc *desc);

@@ -8,7 +8,7 @@
 /* The class of layer NAME is mirt__NAME_layer. */
 #define MIRT__LAYER_LIST(X) \
     X(input) X(rescaling) X(dense) X(flatten) X(reshape) X(permute) X(dropout) X(spatial_dropout2d) X(gaussian_noise) \
-    X(activity_regularization) X(normalization) \
+    X(gaussian_dropout) X(alpha_dropout) X(activity_regularization) X(normalization) \
     X(activation) X(relu) X(leaky_relu) X(elu) X(prelu) X(softmax) \
     X(conv2d) X(conv2d_transpose) X(depthwise_conv2d) X(separable_conv2d) \
     X(max_pool2d) X(average_pool2d) X(global_average_pool2d) X(global_max_pool2d) \
@@ -16,7 +16,7 @@
     X(zero_padding2d) X(cropping2d) X(up_sampling2d) \
     X(random_flip) X(random_rotation) X(random_zoom) X(random_translation) X(random_crop) X(center_crop) X(resizing) \
     X(random_contrast) X(random_brightness) X(random_shear) X(random_hue) X(random_saturation) X(random_erasing) \
-    X(batch_norm) X(layer_norm) X(group_norm) X(unit_normalization) \
+    X(batch_norm) X(layer_norm) X(rms_norm) X(group_norm) X(unit_normalization) \
     X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate)
 
 #define MIRT__LAYER_NUMBER(name) MIRT__NUMBER_OF_LAYER_##name,

@@ -70,10 +70,16 @@ static mirt_tensor *mirt__flatten_build(mirt__layer *layer, mirt_tensor *x) {
     return mirt__reshape_op(x, &shape);
 }
 
-static mirt_tensor *mirt__dropout_build(mirt__layer *layer, mirt_tensor *x) {
+static mirt_tensor *mirt__dropped(mirt__layer *layer, mirt_tensor *x, mirt__dropout_kind kind, float rate,
+                                  const mirt_shape *noise) {
+    return mirt__random_op(MIRT__OP_dropout, x, kind, rate, mirt__hash(layer->name), noise);
+}
+
+/* With the description's noise shape, of one sample. */
+static mirt_tensor *mirt__dropped_by(mirt__layer *layer, mirt_tensor *x, mirt__dropout_kind kind) {
     const mirt_dropout_desc *d = (const mirt_dropout_desc *)layer->desc;
     mirt_shape noise = d->noise_shape;
-    if (!noise.rank) return mirt__dropout_op(x, d->rate, mirt__hash(layer->name));
+    if (!noise.rank) return mirt__dropped(layer, x, kind, d->rate, NULL);
     if (noise.rank < 0 || noise.rank >= MIRT_MAX_RANK) {
         mirt__fail(MIRT_E_SHAPE, "noise_shape has %d axes; it must have those of one sample", noise.rank);
         return NULL;
@@ -81,18 +87,31 @@ static mirt_tensor *mirt__dropout_build(mirt__layer *layer, mirt_tensor *x) {
     for (int i = noise.rank; i > 0; i--) noise.dim[i] = noise.dim[i - 1];
     noise.dim[0] = MIRT_ROWS;
     noise.rank++;
-    return mirt__dropout_noise_op(x, d->rate, mirt__hash(layer->name), &noise);
+    return mirt__dropped(layer, x, kind, d->rate, &noise);
+}
+
+static mirt_tensor *mirt__dropout_build(mirt__layer *layer, mirt_tensor *x) {
+    return mirt__dropped_by(layer, x, MIRT__DROPOUT_ZEROS);
+}
+
+static mirt_tensor *mirt__alpha_dropout_build(mirt__layer *layer, mirt_tensor *x) {
+    return mirt__dropped_by(layer, x, MIRT__DROPOUT_ALPHA);
+}
+
+static mirt_tensor *mirt__gaussian_dropout_build(mirt__layer *layer, mirt_tensor *x) {
+    return mirt__dropped(layer, x, MIRT__DROPOUT_GAUSSIAN, *(const float *)layer->desc, NULL);
 }
 
 /* One draw for each channel of an image. */
 static mirt_tensor *mirt__spatial_dropout2d_build(mirt__layer *layer, mirt_tensor *x) {
     if (!mirt__layer_takes_images(x)) return NULL;
     const mirt_shape noise = MIRT_SHAPE(MIRT_ROWS, 1, 1, x->shape.dim[3]);
-    return mirt__dropout_noise_op(x, *(const float *)layer->desc, mirt__hash(layer->name), &noise);
+    return mirt__dropped(layer, x, MIRT__DROPOUT_ZEROS, *(const float *)layer->desc, &noise);
 }
 
 static mirt_tensor *mirt__gaussian_noise_build(mirt__layer *layer, mirt_tensor *x) {
-    return mirt__gaussian_noise_op(x, *(const float *)layer->desc, mirt__hash(layer->name));
+    return mirt__random_op(MIRT__OP_gaussian_noise, x, MIRT__DROPOUT_ZEROS, *(const float *)layer->desc,
+                           mirt__hash(layer->name), NULL);
 }
 
 static mirt_tensor *mirt__activity_regularization_build(mirt__layer *layer, mirt_tensor *x) {
@@ -177,7 +196,7 @@ static const mirt__field mirt__dense_fields[] = {MIRT__OWN_FIELD(mirt_dense_desc
                                                  MIRT__KERNEL_FIELDS(mirt_dense_desc)};
 static const mirt__field mirt__dropout_fields[] = {MIRT__OWN_FIELD(mirt_dropout_desc, FLOAT, rate),
                                                    MIRT__OWN_FIELD(mirt_dropout_desc, NOISE, noise_shape)};
-static const mirt__field mirt__spatial_dropout2d_fields[] = {MIRT__ONLY_FIELD("rate", FLOAT)};
+static const mirt__field mirt__rate_fields[] = {MIRT__ONLY_FIELD("rate", FLOAT)};
 static const mirt__field mirt__gaussian_noise_fields[] = {MIRT__ONLY_FIELD("stddev", FLOAT)};
 static const mirt__field mirt__activity_regularization_fields[] = {MIRT__OWN_FIELD(mirt_regularizer, FLOAT, l1),
                                                                    MIRT__OWN_FIELD(mirt_regularizer, FLOAT, l2)};
@@ -193,7 +212,9 @@ MIRT__LAYER(rescaling, "Rescaling", "rescaling", 1, 1, mirt__rescaling_fields, m
 MIRT__LAYER(dense, "Dense", "dense", 1, 1, mirt__dense_fields, mirt_dense_desc);
 MIRT__PLAIN_LAYER(flatten, "Flatten", "flatten", 1, 1);
 MIRT__LAYER(dropout, "Dropout", "dropout", 1, 1, mirt__dropout_fields, mirt_dropout_desc);
-MIRT__LAYER(spatial_dropout2d, "SpatialDropout2D", "spatial_dropout2d", 1, 1, mirt__spatial_dropout2d_fields, float);
+MIRT__LAYER(alpha_dropout, "AlphaDropout", "alpha_dropout", 1, 1, mirt__dropout_fields, mirt_dropout_desc);
+MIRT__LAYER(gaussian_dropout, "GaussianDropout", "gaussian_dropout", 1, 1, mirt__rate_fields, float);
+MIRT__LAYER(spatial_dropout2d, "SpatialDropout2D", "spatial_dropout2d", 1, 1, mirt__rate_fields, float);
 MIRT__LAYER(gaussian_noise, "GaussianNoise", "gaussian_noise", 1, 1, mirt__gaussian_noise_fields, float);
 MIRT__LAYER(activity_regularization, "ActivityRegularization", "activity_regularization", 1, 1,
             mirt__activity_regularization_fields, mirt_regularizer);
@@ -221,6 +242,11 @@ MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate) {
 }
 
 MIRT__LAYER_FUNCTION(mirt_dropout_layer, dropout, mirt_dropout_desc, mirt__layer_needs_desc)
+MIRT__LAYER_FUNCTION(mirt_alpha_dropout, alpha_dropout, mirt_dropout_desc, mirt__layer_needs_desc)
+MIRT_API mirt_tensor *mirt_gaussian_dropout(mirt_tensor *x, float rate) {
+    return mirt__layer_on(&mirt__gaussian_dropout_layer, x, &rate, NULL);
+}
+
 MIRT_API mirt_tensor *mirt_spatial_dropout2d(mirt_tensor *x, float rate) {
     return mirt__layer_on(&mirt__spatial_dropout2d_layer, x, &rate, NULL);
 }

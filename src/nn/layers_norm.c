@@ -1,5 +1,5 @@
 #include "layers.h"
-/* Batch, layer, group and unit normalization. */
+/* Batch, layer, RMS, group and unit normalization. */
 
 /* gamma or beta, or NULL if the layer has none; *ok: no error. */
 static mirt_tensor *mirt__norm_weight(mirt__layer *layer, const char *name, const mirt_shape *shape, bool none,
@@ -12,6 +12,14 @@ static mirt_tensor *mirt__norm_weight(mirt__layer *layer, const char *name, cons
     *ok = w != NULL;
     return w;
 }
+
+/* Those of a description `d` in a build function that has a layer, a shape, and `good`: no error so far. */
+#define MIRT__GAMMA_OF(d) \
+    mirt__norm_weight(layer, "gamma", &shape, (d)->no_scale, &(d)->gamma_initializer, mirt_ones(), \
+                      &(d)->gamma_regularizer, &(d)->gamma_constraint, &good)
+#define MIRT__BETA_OF(d) \
+    mirt__norm_weight(layer, "beta", &shape, (d)->no_center, &(d)->beta_initializer, mirt_zeros(), \
+                      &(d)->beta_regularizer, &(d)->beta_constraint, &good)
 
 static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_batch_norm_desc *d = (mirt_batch_norm_desc *)layer->desc;
@@ -34,10 +42,8 @@ static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x) {
     own->scaling.epsilon = d->epsilon;
     own->momentum = round((double)d->momentum * 1e7) / 1e7; /* 0.99, not the float next to it */
     own->synchronized = d->synchronized;
-    mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
-                                           &d->gamma_regularizer, &d->gamma_constraint, &good);
-    mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
-                                          &d->beta_regularizer, &d->beta_constraint, &good);
+    mirt_tensor *gamma = MIRT__GAMMA_OF(d);
+    mirt_tensor *beta = MIRT__BETA_OF(d);
     mirt__default_initializer(&d->moving_mean_initializer, mirt_zeros());
     mirt__default_initializer(&d->moving_variance_initializer, mirt_ones());
     if (good) in[1] = mirt__variable_add(layer, "moving_mean", &shape, &d->moving_mean_initializer, false);
@@ -67,26 +73,49 @@ static unsigned mirt__layer_norm_axes(mirt_layer_norm_desc *d, const mirt_tensor
            0;
 }
 
-static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x) {
-    mirt_layer_norm_desc *d = (mirt_layer_norm_desc *)layer->desc;
-    mirt__attrs a = mirt__attrs_of(MIRT__OP_normalize);
+static mirt_shape mirt__shape_of_axes(const mirt_tensor *x, unsigned axes) {
     mirt_shape shape;
-    bool good = true;
     memset(&shape, 0, sizeof shape);
-    if (d->epsilon == 0) d->epsilon = 1e-3f;
-    const unsigned axes = mirt__layer_norm_axes(d, x);
-    if (!axes || !mirt__norm_epsilon(d->epsilon)) return NULL;
     for (int i = 0; i < x->shape.rank; i++) {
         if (axes >> i & 1) shape.dim[shape.rank++] = x->shape.dim[i];
     }
+    return shape;
+}
+
+static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x) {
+    mirt_layer_norm_desc *d = (mirt_layer_norm_desc *)layer->desc;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_normalize);
+    bool good = true;
+    if (d->epsilon == 0) d->epsilon = 1e-3f;
+    const unsigned axes = mirt__layer_norm_axes(d, x);
+    if (!axes || !mirt__norm_epsilon(d->epsilon)) return NULL;
+    const mirt_shape shape = mirt__shape_of_axes(x, axes);
     MIRT__OF(&a, norm)->last_axes = shape.rank;
     MIRT__OF(&a, norm)->scaling.epsilon = d->epsilon;
-    mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
-                                           &d->gamma_regularizer, &d->gamma_constraint, &good);
-    mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
-                                          &d->beta_regularizer, &d->beta_constraint, &good);
+    mirt_tensor *gamma = MIRT__GAMMA_OF(d);
+    mirt_tensor *beta = MIRT__BETA_OF(d);
     if (!good || !(x = mirt__axes_last(x, axes, false))) return NULL;
     return mirt__axes_last(mirt__layer_norm_op(x, gamma, beta, &a), axes, true);
+}
+
+/* x / sqrt(mean of its squares + epsilon) * scale */
+static mirt_tensor *mirt__rms_norm_build(mirt__layer *layer, mirt_tensor *x) {
+    mirt_rms_norm_desc *d = (mirt_rms_norm_desc *)layer->desc;
+    mirt_layer_norm_desc like;
+    memset(&like, 0, sizeof like);
+    like.axis = d->axis;
+    if (d->epsilon == 0) d->epsilon = 1e-6f;
+    const unsigned axes = mirt__layer_norm_axes(&like, x);
+    if (!axes || !mirt__norm_epsilon(d->epsilon)) return NULL;
+    const mirt_shape shape = mirt__shape_of_axes(x, axes);
+    mirt_tensor *scale = mirt__weight_add(layer, "scale", &shape, &like.gamma_initializer, mirt_ones(),
+                                          &like.gamma_regularizer, &like.gamma_constraint);
+    if (!scale || !(x = mirt__axes_last(x, axes, false))) return NULL;
+    const unsigned last = ((1u << shape.rank) - 1) << (x->shape.rank - shape.rank);
+    mirt_tensor *mean = mirt__reduce_op(MIRT__REDUCE_MEAN, mirt__unary_op(MIRT__SQUARE, x, 0, 0), last, true);
+    mean = mirt__unary_op(MIRT__RSQRT, mirt__unary_op(MIRT__AFFINE, mean, 1, d->epsilon), 0, 0);
+    x = mirt__binary_op(MIRT__MULTIPLY, mirt__binary_op(MIRT__MULTIPLY, x, mean), scale);
+    return mirt__axes_last(x, axes, true);
 }
 
 /* A constant of `count` ones, which repeats what it is multiplied by. */
@@ -149,10 +178,8 @@ static mirt_tensor *mirt__group_norm_build(mirt__layer *layer, mirt_tensor *x) {
         return NULL;
     }
     if (!mirt__norm_epsilon(d->epsilon)) return NULL;
-    mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
-                                           &d->gamma_regularizer, &d->gamma_constraint, &good);
-    mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
-                                          &d->beta_regularizer, &d->beta_constraint, &good);
+    mirt_tensor *gamma = MIRT__GAMMA_OF(d);
+    mirt_tensor *beta = MIRT__BETA_OF(d);
     return good ? mirt__group_norm_op(x, groups, d->epsilon, gamma, beta) : NULL;
 }
 
@@ -184,10 +211,14 @@ static const mirt__field mirt__layer_norm_fields[] = {MIRT__OWN_FIELD(mirt_layer
                                                       MIRT__NORM_FIELDS(mirt_layer_norm_desc),
                                                       MIRT__NORM_REGULARIZERS(mirt_layer_norm_desc),
                                                       MIRT__OPTIONAL_FIELD(mirt_layer_norm_desc, INT, axis)};
+static const mirt__field mirt__rms_norm_fields[] = {MIRT__OPTIONAL_FIELD(mirt_rms_norm_desc, INT, axis),
+                                                    MIRT__OWN_FIELD(mirt_rms_norm_desc, FLOAT, epsilon)};
 static const mirt__field mirt__group_norm_fields[] = {MIRT__OWN_FIELD(mirt_group_norm_desc, SIGNED, groups),
                                                       MIRT__NORM_FIELDS(mirt_group_norm_desc),
                                                       MIRT__NORM_REGULARIZERS(mirt_group_norm_desc)};
 static const mirt__field mirt__unit_normalization_fields[] = {MIRT__ONLY_FIELD("axis", SIGNED)};
+#undef MIRT__GAMMA_OF
+#undef MIRT__BETA_OF
 #undef MIRT__NORM_FIELDS
 #undef MIRT__NORM_REGULARIZERS
 
@@ -195,12 +226,14 @@ MIRT__LAYER(batch_norm, "BatchNormalization", "batch_normalization", 1, 1, mirt_
             mirt_batch_norm_desc);
 MIRT__LAYER(layer_norm, "LayerNormalization", "layer_normalization", 1, 1, mirt__layer_norm_fields,
             mirt_layer_norm_desc);
+MIRT__LAYER(rms_norm, "RMSNormalization", "rms_normalization", 1, 1, mirt__rms_norm_fields, mirt_rms_norm_desc);
 MIRT__LAYER(group_norm, "GroupNormalization", "group_normalization", 1, 1, mirt__group_norm_fields,
             mirt_group_norm_desc);
 MIRT__LAYER(unit_normalization, "UnitNormalization", "unit_normalization", 1, 1, mirt__unit_normalization_fields, int);
 
 MIRT__LAYER_FUNCTION(mirt_batch_norm, batch_norm, mirt_batch_norm_desc, mirt__layer_on)
 MIRT__LAYER_FUNCTION(mirt_layer_norm, layer_norm, mirt_layer_norm_desc, mirt__layer_on)
+MIRT__LAYER_FUNCTION(mirt_rms_norm, rms_norm, mirt_rms_norm_desc, mirt__layer_on)
 MIRT__LAYER_FUNCTION(mirt_group_norm, group_norm, mirt_group_norm_desc, mirt__layer_on)
 MIRT_API mirt_tensor *mirt_unit_normalization(mirt_tensor *x, int axis) {
     return mirt__layer_on(&mirt__unit_normalization_layer, x, &axis, NULL);

@@ -3,12 +3,16 @@
 
 /* rate, key. Outside of training it is left out. Its gradient is the same mask on dy. With a.shape, whose
    dimensions are the input's or 1, one draw is for all elements along those that are 1: in training it becomes
-   the product of the input and a mask of that shape, which is 0 or 1 / (1 - rate). */
+   the product of the input and a mask of that shape, which is 0 or 1 / (1 - rate). a.kind is a mirt__dropout_kind: the
+   others become products, and sums, with a mask, too. */
 
 static bool mirt__dropout_shape(mirt__node *node) {
     const float rate = MIRT__OF(&node->a, random)->rate;
-    if (!(rate >= 0 && rate <= 1)) {
-        return mirt__fail(MIRT_E_INVALID, "rate is %g; it must lie between 0 and 1", (double)rate), false;
+    const bool one = node->a.kind == MIRT__DROPOUT_ZEROS;
+    if (!(rate >= 0 && (one ? rate <= 1 : rate < 1))) {
+        return mirt__fail(MIRT_E_INVALID, "rate is %g; it must lie between 0 and 1%s", (double)rate,
+                          one ? "" : ", and be below 1"),
+               false;
     }
     const mirt_shape *x = &node->in[0]->shape, *noise = &node->a.shape;
     bool fits = !noise->rank || (noise->rank == x->rank && noise->dim[0] == x->dim[0]);
@@ -54,7 +58,8 @@ static mirt_tensor *mirt__dropout_lower(mirt__graph *graph, const mirt__node *no
     (void)graph;
     if (!mirt__in_training(node, mode)) return in[0];
     if (!MIRT__TRAINS) return mirt__without_training("apply dropout");
-    return node->a.shape.rank ? mirt__masked_op(in[0], &node->a) : mirt__apply(MIRT__OP_dropout, &node->a, in, 1);
+    return node->a.shape.rank || node->a.kind ? mirt__masked_op(in[0], &node->a)
+                                              : mirt__apply(MIRT__OP_dropout, &node->a, in, 1);
 }
 
 static bool mirt__dropout_keeps_all(const mirt__node *node, const mirt__mode *mode) {
@@ -66,31 +71,50 @@ MIRT__OP_ROW(dropout, mirt__dropout_shape, MIRT__TRAINING_ENTRY(mirt__dropout_ru
     MIRT__SET_GRADIENT(mirt__dropout_gradient) MIRT__SET(lower, mirt__dropout_lower) MIRT__IS(row_wise)
     MIRT__IS(keeps_range) MIRT__SET(steady, mirt__dropout_keeps_all))
 
-/* Dropout of ones. Its input says only whether there are rows. */
+/* Dropout of ones, or normal numbers around 1. Its input says only whether there are rows. */
 MIRT__TRAINING void mirt__dropout_mask_run(const mirt__call *call) {
     mirt__call inplace = *call;
     call->kernels->fill(mirt__out(call, 0), 1, mirt__elements(call->node->out[0], call->rows), &call->where);
     inplace.in[0] = call->out[0];
-    mirt__dropout_run(&inplace);
+    mirt__dropout d = mirt__dropout_args(&inplace);
+    if (call->node->a.kind != MIRT__DROPOUT_GAUSSIAN) {
+        call->kernels->dropout(&d, &call->where);
+        return;
+    }
+    d.rate = sqrtf(d.rate / (1 - d.rate));
+    call->kernels->gaussian_noise(&d, &call->where);
 }
 
 MIRT__OP_ROW(dropout_mask, mirt__shape_given, MIRT__TRAINING_ENTRY(mirt__dropout_mask_run),
     MIRT__IS(stops_gradient) MIRT__SET(shape_only, MIRT__INPUT(0)))
 
-MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a) {
-    return mirt__binary_op(MIRT__MULTIPLY, x, mirt__apply(MIRT__OP_dropout_mask, a, &x, 1));
+/* AlphaDropout, by a mask of 0 and 1 / (1 - rate): what is dropped becomes the least value of selu, and all is scaled
+   and moved so that mean and variance stay. */
+MIRT__TRAINING mirt_tensor *mirt__alpha_dropped(mirt_tensor *x, mirt_tensor *mask, double rate) {
+    const double least = -(double)MIRT__SELU_SCALE * (double)MIRT__SELU_ALPHA,
+                 scale = (1 - rate) / sqrt((1 - rate) * (1 + rate * least * least));
+    return mirt__binary_op(
+        MIRT__ADD, mirt__binary_op(MIRT__MULTIPLY, x, mirt__unary_op(MIRT__AFFINE, mask, (float)scale, 0)),
+        mirt__unary_op(MIRT__AFFINE, mask, (float)(-scale * least), (float)(scale * least)));
 }
 
-MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64_t key, const mirt_shape *noise) {
-    mirt__attrs a = mirt__attrs_of(MIRT__OP_dropout);
+MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a) {
+    mirt__attrs attrs = *a;
+    if (!a->shape.rank) attrs.shape = x->shape;
+    mirt_tensor *mask = mirt__apply(MIRT__OP_dropout_mask, &attrs, &x, 1);
+    if (MIRT__TRAINS && a->kind == MIRT__DROPOUT_ALPHA)
+        return mirt__alpha_dropped(x, mask, (double)MIRT__OF(a, random)->rate);
+    return mirt__binary_op(MIRT__MULTIPLY, x, mask);
+}
+
+MIRT__LIB mirt_tensor *mirt__random_op(mirt__op_id id, mirt_tensor *x, mirt__dropout_kind kind, float rate,
+                                       uint64_t key, const mirt_shape *noise) {
+    mirt__attrs a = mirt__attrs_of(id);
     MIRT__OF(&a, random)->rate = rate;
     MIRT__OF(&a, random)->key = key;
+    a.kind = (int)kind;
     if (noise) a.shape = *noise;
-    return mirt__apply(MIRT__OP_dropout, &a, &x, 1);
-}
-
-MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key) {
-    return mirt__dropout_noise_op(x, rate, key, NULL);
+    return mirt__apply(id, &a, &x, 1);
 }
 
 /* x + a.rate * normal numbers. Outside of training it is left out. */
@@ -122,10 +146,3 @@ static mirt_tensor *mirt__gaussian_noise_lower(mirt__graph *graph, const mirt__n
 MIRT__OP_ROW(gaussian_noise, mirt__gaussian_noise_shape, MIRT__TRAINING_ENTRY(mirt__gaussian_noise_run),
     MIRT__SET_GRADIENT(mirt__gaussian_noise_gradient) MIRT__SET(lower, mirt__gaussian_noise_lower) MIRT__IS(row_wise)
     MIRT__SET(overwrites, MIRT__INPUT(0)) MIRT__SET(steady, mirt__dropout_keeps_all))
-
-MIRT__LIB mirt_tensor *mirt__gaussian_noise_op(mirt_tensor *x, float stddev, uint64_t key) {
-    mirt__attrs a = mirt__attrs_of(MIRT__OP_gaussian_noise);
-    MIRT__OF(&a, random)->rate = stddev;
-    MIRT__OF(&a, random)->key = key;
-    return mirt__apply(MIRT__OP_gaussian_noise, &a, &x, 1);
-}

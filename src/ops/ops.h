@@ -108,13 +108,16 @@ MIRT__LIB mirt_tensor *mirt__upsampling2d_op(mirt_tensor *x, const int size[2], 
 /* `a` holds kernel (the window), strides, padding. */
 MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a);
 MIRT__LIB mirt_tensor *mirt__average_pool2d_op(mirt_tensor *x, const mirt__attrs *a);
-MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key);
-/* `noise`, with the rows: x's shape, or 1 where one draw is for all elements along a dimension. NULL: a draw an
- * element. */
-MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64_t key, const mirt_shape *noise);
-/* What that becomes in training; `a` holds rate, key and the noise's shape. */
+/* What dropout makes of what it drops: zeros; of all, products with normal numbers around 1; selu's least value. */
+typedef enum mirt__dropout_kind {
+    MIRT__DROPOUT_ZEROS, MIRT__DROPOUT_GAUSSIAN, MIRT__DROPOUT_ALPHA
+} mirt__dropout_kind;
+/* The op dropout or gaussian_noise, whose rate is the standard deviation. `noise`, with the rows: x's shape, or 1 where
+   one draw is for all elements along a dimension. NULL: a draw an element. */
+MIRT__LIB mirt_tensor *mirt__random_op(mirt__op_id id, mirt_tensor *x, mirt__dropout_kind kind, float rate,
+                                       uint64_t key, const mirt_shape *noise);
+/* What dropout with a mask becomes in training; `a` holds kind, rate, key and the noise's shape. */
 MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a);
-MIRT__LIB mirt_tensor *mirt__gaussian_noise_op(mirt_tensor *x, float stddev, uint64_t key);
 /* x behind one more transform. Where x is another's output, of which nobody need know, the two are one list on what
  * that reads. */
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t);

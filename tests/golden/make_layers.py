@@ -218,6 +218,8 @@ CASES["activation gelu_approximate"] = (L.Activation(lambda x: keras.activations
 COMPOSED = "celu glu hard_shrink hard_tanh log_sigmoid soft_shrink sparse_plus sparse_sigmoid squareplus tanh_shrink"
 for name in COMPOSED.split():
     CASES["activation " + name] = (L.Activation(name), (8,))
+CASES["rms_normalization"] = (L.RMSNormalization(), IMAGE)
+CASES["rms_normalization axes"] = (L.RMSNormalization(axis=[-2, -1], epsilon=0.01), IMAGE)
 
 
 def summary(name, array, trainable=True):
@@ -274,6 +276,10 @@ text = [
 ]
 for number, (label, (call, shape)) in enumerate(CASES.items()):
     text.append(case(number, label, call, shape))
-text.append("};\n\n#endif\n")
+text.append("};\n\n/* What AlphaDropout(0.5) makes of ones in training. */\n")
+values = np.unique(L.AlphaDropout(0.5)(tf.ones((64, 64), tf.float64), training=True))
+values = ", ".join("%.12g" % v for v in values)
+text.append("static const double golden_alpha_dropout[2] = {%s};\n" % values)
+text.append("\n#endif\n")
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "layers.h"), "w") as f:
     f.write("".join(text))
