@@ -5,28 +5,28 @@ typedef struct mirt__application_row {
     const char *name;
     const char *keras; /* the model's default name; NULL: composed of width and size */
     void (*build)(mirt__network *n);
-    short variant, size, channels, classes;
+    short variant, size;
     bool alpha, dropout, drop_connect; /* whether these settings apply */
 } mirt__application_row;
 
 static const mirt__application_row mirt__application_table[] = {
     /* a family's rows are in the order of its variants */
-    {"efficientnet_v2_b0", "efficientnetv2-b0", mirt__build_efficientnet_v2, 0, 224, 3, 1000, false, true, true},
-    {"efficientnet_v2_b1", "efficientnetv2-b1", mirt__build_efficientnet_v2, 1, 240, 3, 1000, false, true, true},
-    {"efficientnet_v2_b2", "efficientnetv2-b2", mirt__build_efficientnet_v2, 2, 260, 3, 1000, false, true, true},
-    {"efficientnet_v2_b3", "efficientnetv2-b3", mirt__build_efficientnet_v2, 3, 300, 3, 1000, false, true, true},
-    {"efficientnet_v2_s", "efficientnetv2-s", mirt__build_efficientnet_v2, 4, 384, 3, 1000, false, true, true},
-    {"efficientnet_v2_m", "efficientnetv2-m", mirt__build_efficientnet_v2, 5, 480, 3, 1000, false, true, true},
-    {"efficientnet_v2_l", "efficientnetv2-l", mirt__build_efficientnet_v2, 6, 480, 3, 1000, false, true, true},
-    {"mobilenet_v2", NULL, mirt__build_mobilenet_v2, 0, 224, 3, 1000, true, false, false},
-    {"mobilenet_v3_small", "MobileNetV3Small", mirt__build_mobilenet_v3, 0, 224, 3, 1000, true, true, false},
-    {"mobilenet_v3_large", "MobileNetV3Large", mirt__build_mobilenet_v3, 1, 224, 3, 1000, true, true, false},
-    {"resnet18", "resnet18", mirt__build_resnet, 0, 224, 3, 1000, false, false, false},
-    {"resnet34", "resnet34", mirt__build_resnet, 1, 224, 3, 1000, false, false, false},
-    {"resnet50", "resnet50", mirt__build_resnet, 2, 224, 3, 1000, false, false, false},
-    {"resnet101", "resnet101", mirt__build_resnet, 3, 224, 3, 1000, false, false, false},
-    {"vgg16", "vgg16", mirt__build_vgg16, 0, 224, 3, 1000, false, false, false},
-    {"mnist", "mnist", mirt__build_mnist, 0, 28, 1, 10, false, false, false},
+    {"efficientnet_v2_b0", "efficientnetv2-b0", mirt__build_efficientnet_v2, 0, 224, false, true, true},
+    {"efficientnet_v2_b1", "efficientnetv2-b1", mirt__build_efficientnet_v2, 1, 240, false, true, true},
+    {"efficientnet_v2_b2", "efficientnetv2-b2", mirt__build_efficientnet_v2, 2, 260, false, true, true},
+    {"efficientnet_v2_b3", "efficientnetv2-b3", mirt__build_efficientnet_v2, 3, 300, false, true, true},
+    {"efficientnet_v2_s", "efficientnetv2-s", mirt__build_efficientnet_v2, 4, 384, false, true, true},
+    {"efficientnet_v2_m", "efficientnetv2-m", mirt__build_efficientnet_v2, 5, 480, false, true, true},
+    {"efficientnet_v2_l", "efficientnetv2-l", mirt__build_efficientnet_v2, 6, 480, false, true, true},
+    {"mobilenet_v2", NULL, mirt__build_mobilenet_v2, 0, 224, true, false, false},
+    {"mobilenet_v3_small", "MobileNetV3Small", mirt__build_mobilenet_v3, 0, 224, true, true, false},
+    {"mobilenet_v3_large", "MobileNetV3Large", mirt__build_mobilenet_v3, 1, 224, true, true, false},
+    {"resnet18", "resnet18", mirt__build_resnet, 0, 224, false, false, false},
+    {"resnet34", "resnet34", mirt__build_resnet, 1, 224, false, false, false},
+    {"resnet50", "resnet50", mirt__build_resnet, 2, 224, false, false, false},
+    {"resnet101", "resnet101", mirt__build_resnet, 3, 224, false, false, false},
+    {"vgg16", "vgg16", mirt__build_vgg16, 0, 224, false, false, false},
+    {"mnist", "mnist", mirt__build_mnist, 0, 28, false, false, false},
 };
 
 /* Checks a rate; 0 means the default, and negative means no dropout. */
@@ -52,7 +52,7 @@ static mirt_status mirt__application_settings(const mirt__application_row *row, 
     if (d->classes < 0) return mirt__fail(MIRT_E_INVALID, "classes is %d; it must be positive", d->classes);
     if (d->classes && d->no_top)
         return mirt__fail(MIRT_E_INVALID, "classes is %d, but a network without its top has no classes", d->classes);
-    if (!d->classes) d->classes = row->classes;
+    if (!d->classes) d->classes = row->build == mirt__build_mnist ? 10 : 1000;
     if ((int)d->pooling < 0 || d->pooling > MIRT_POOLING_MAX)
         return mirt__fail(MIRT_E_INVALID, "invalid pooling (%d)", (int)d->pooling);
     if (d->pooling && !d->no_top)
@@ -83,7 +83,7 @@ static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__
     snprintf(name, sizeof name, "mobilenetv2_%.2f_%d", (double)n.d.alpha, n.d.size);
     n.model = mirt_model_create(strategy, n.d.name ? n.d.name : row->keras ? row->keras : name);
     if (!n.model) return NULL;
-    n.x = mirt_input(n.model, MIRT_SHAPE(n.d.size, n.d.size, row->channels));
+    n.x = mirt_input(n.model, MIRT_SHAPE(n.d.size, n.d.size, row->build == mirt__build_mnist ? 1 : 3));
     row->build(&n);
     mirt_model_output(n.model, n.x);
     if (!n.d.weights || mirt_load_weights(n.model, n.d.weights) == MIRT_OK) return n.model;
