@@ -130,6 +130,17 @@ else
     tap_not_ok "MIRRORTRAIN_DEBUG has no pragma that optimizes" "$tmp/out"
 fi
 
+# Options of gcc for parts of the library end with these: without optimization this function takes 24 bytes.
+cat >"$tmp/after.c" <<'C'
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "mirrortrain.h"
+int twice(int x) { int y = x; y += x; return y; }
+C
+tap_check "code after the header: an object" gcc -std=c11 -O2 -DMIRRORTRAIN_NO_TRAIN -I. -c "$tmp/after.c" \
+    -o "$tmp/after.o"
+equal "code after the header is optimized as the program is" yes \
+    "$(nm -S -t d "$tmp/after.o" | awk '$4 == "twice" { print ($2 + 0 <= 12 ? "yes" : "no: " $2 " bytes") }')"
+
 # Predict only: nothing of training is in the object, and it is small.
 tap_check "predict only: an object" gcc -std=c11 -O2 -DMIRRORTRAIN_NO_TRAIN -I. -c mirrortrain.c -o "$tmp/predict.o"
 tap_check "predict only: beside the object of the whole library" \
