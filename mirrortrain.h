@@ -51,27 +51,33 @@
    WHAT THERE IS
    =============
    - layers: Rescaling, Dense, Flatten, Reshape, Permute, Dropout,
-     SpatialDropout2D, GaussianNoise, ActivityRegularization, Normalization,
-     Activation, ReLU, LeakyReLU, ELU, PReLU, Softmax, Conv2D, Conv2DTranspose,
-     DepthwiseConv2D, SeparableConv2D, MaxPooling2D, AveragePooling2D,
-     GlobalAveragePooling2D, GlobalMaxPooling2D, AdaptiveAveragePooling2D,
-     AdaptiveMaxPooling2D, ZeroPadding2D, Cropping2D, UpSampling2D, RandomFlip,
-     RandomRotation, RandomZoom, RandomTranslation, RandomCrop, CenterCrop,
-     Resizing, RandomContrast, RandomBrightness, RandomShear, RandomHue,
-     RandomSaturation, RandomErasing, BatchNormalization, LayerNormalization,
-     GroupNormalization, UnitNormalization, Add, Subtract, Multiply, Average,
-     Maximum, Minimum, Concatenate
+     SpatialDropout2D, GaussianNoise, GaussianDropout, AlphaDropout,
+     ActivityRegularization, Normalization, Activation, ReLU, LeakyReLU, ELU,
+     PReLU, Softmax, Conv2D, Conv2DTranspose, DepthwiseConv2D, SeparableConv2D,
+     MaxPooling2D, AveragePooling2D, GlobalAveragePooling2D, GlobalMaxPooling2D,
+     AdaptiveAveragePooling2D, AdaptiveMaxPooling2D, ZeroPadding2D, Cropping2D,
+     UpSampling2D, RandomFlip, RandomRotation, RandomZoom, RandomTranslation,
+     RandomCrop, CenterCrop, Resizing, RandomContrast, RandomBrightness,
+     RandomShear, RandomHue, RandomSaturation, RandomErasing, BatchNormalization,
+     LayerNormalization, RMSNormalization, GroupNormalization, UnitNormalization,
+     Add, Subtract, Multiply, Average, Maximum, Minimum, Concatenate
    - losses: sparse_categorical_crossentropy, categorical_crossentropy,
      binary_crossentropy, mean_squared_error, mean_absolute_error, huber, hinge,
      squared_hinge, log_cosh, kl_divergence, cosine_similarity,
-     binary_focal_crossentropy, categorical_focal_crossentropy, dice
+     binary_focal_crossentropy, categorical_focal_crossentropy, dice, tversky,
+     categorical_generalized_cross_entropy, categorical_hinge, poisson,
+     mean_absolute_percentage_error, mean_squared_logarithmic_error
    - metrics: accuracy, binary_accuracy, categorical_accuracy,
      sparse_categorical_accuracy, top_k_categorical_accuracy,
      sparse_top_k_categorical_accuracy, precision, recall, f1_score, auc,
      mean_absolute_error, mean_squared_error, mean_io_u, true_positives,
      false_positives, true_negatives, false_negatives, root_mean_squared_error,
-     r2_score, cosine_similarity, loss
-   - optimizers: adam, sgd, adamw, rmsprop, nadam, adagrad, adamax, lion
+     r2_score, cosine_similarity, loss, fbeta_score, io_u, binary_io_u,
+     one_hot_io_u, one_hot_mean_io_u, pearson_correlation,
+     concordance_correlation, sensitivity_at_specificity,
+     specificity_at_sensitivity, precision_at_recall, recall_at_precision
+   - optimizers: adam, sgd, adamw, rmsprop, nadam, adagrad, adamax, lion,
+     adadelta, schedule_free_adamw, ftrl
    - schedules: PiecewiseConstantDecay, ExponentialDecay, PolynomialDecay,
      InverseTimeDecay, CosineDecay, CosineDecayRestarts
    - callbacks: early_stopping, terminate_on_nan, swap_ema_weights,
@@ -1175,6 +1181,17 @@ typedef enum mirt_activation_kind {
     MIRT_EXPONENTIAL,
     MIRT_LOG_SOFTMAX,
     MIRT_GELU_APPROXIMATE,
+    /* Composed of other operations; numbers are Keras's defaults, for others there are functions. */
+    MIRT_CELU,
+    MIRT_GLU /* half as many channels */,
+    MIRT_HARD_SHRINK,
+    MIRT_HARD_TANH,
+    MIRT_LOG_SIGMOID,
+    MIRT_SOFT_SHRINK,
+    MIRT_SPARSE_PLUS,
+    MIRT_SPARSE_SIGMOID,
+    MIRT_SQUAREPLUS,
+    MIRT_TANH_SHRINK,
     MIRT__ACTIVATION_COUNT
 } mirt_activation_kind;
 
@@ -1222,6 +1239,22 @@ MIRT_API mirt_tensor *mirt_selu(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_mish(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_softsign(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_gelu_approximate(mirt_tensor *x);
+/* alpha must be positive; Keras's default is 1. */
+MIRT_API mirt_tensor *mirt_celu(mirt_tensor *x, float alpha);
+/* The first half along `axis`, which counts as for mirt_argmax, times the sigmoid of the second one. */
+MIRT_API mirt_tensor *mirt_glu(mirt_tensor *x, int axis);
+/* 0 from -threshold to threshold; Keras's default is 0.5. */
+MIRT_API mirt_tensor *mirt_hard_shrink(mirt_tensor *x, float threshold);
+MIRT_API mirt_tensor *mirt_soft_shrink(mirt_tensor *x, float threshold);
+/* `value` where x is not above the threshold. */
+MIRT_API mirt_tensor *mirt_threshold(mirt_tensor *x, float threshold, float value);
+/* (x + sqrt(x^2 + b)) / 2; Keras's default is 4. */
+MIRT_API mirt_tensor *mirt_squareplus(mirt_tensor *x, float b);
+MIRT_API mirt_tensor *mirt_hard_tanh(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_log_sigmoid(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_sparse_plus(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_sparse_sigmoid(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_tanh_shrink(mirt_tensor *x);
 /* Comparisons of two tensors of one dtype, with numpy broadcasting -> MIRT_BOOL, through which no
    gradient passes. Casts to and from bool: what is not 0 is true, which is 1. */
 MIRT_API mirt_tensor *mirt_equal(mirt_tensor *a, mirt_tensor *b);
@@ -1466,6 +1499,12 @@ typedef struct mirt_layer_norm_desc {
     const char *name;
 } mirt_layer_norm_desc;
 
+typedef struct mirt_rms_norm_desc {
+    int axis;      /* as in mirt_layer_norm_desc; default: the last one */
+    float epsilon; /* default 1e-6 */
+    const char *name;
+} mirt_rms_norm_desc;
+
 typedef struct mirt_group_norm_desc {
     int groups;     /* of channels; default 32; -1: one per channel, which is instance normalization */
     float epsilon;  /* default 1e-3 */
@@ -1556,6 +1595,12 @@ MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate);
 /* The same with what it may be told. Keras: Dropout(noise_shape=(None, ...)). */
 MIRT_API mirt_tensor *mirt_dropout_layer(mirt_tensor *x, const mirt_dropout_desc *desc);
+/* Products with normal numbers around 1 of standard deviation sqrt(rate / (1 - rate)), for rates below 1, in
+   training only. Keras: GaussianDropout. Srivastava et al. 2014. */
+MIRT_API mirt_tensor *mirt_gaussian_dropout(mirt_tensor *x, float rate);
+/* Dropout for selu, to selu's least value: mean and variance stay. Rates below 1. NULL desc is an error. Keras:
+   AlphaDropout. Klambauer et al. 2017. */
+MIRT_API mirt_tensor *mirt_alpha_dropout(mirt_tensor *x, const mirt_dropout_desc *desc);
 /* Dropout of whole channels of images. Keras: SpatialDropout2D. Tompson et al. 2015. */
 MIRT_API mirt_tensor *mirt_spatial_dropout2d(mirt_tensor *x, float rate);
 /* Adds normal numbers with this standard deviation, in training only; keyed as those of dropout, and the same to the
@@ -1583,6 +1628,9 @@ MIRT_API mirt_tensor *mirt_softmax_axis(mirt_tensor *x, int axis);
 MIRT_API mirt_tensor *mirt_batch_norm(mirt_tensor *x, const mirt_batch_norm_desc *desc);
 /* Ba et al. 2016. NULL desc: all defaults. */
 MIRT_API mirt_tensor *mirt_layer_norm(mirt_tensor *x, const mirt_layer_norm_desc *desc);
+/* Divides by the root of the mean square, and multiplies by the weight "scale". Zhang & Sennrich 2019. Keras:
+   RMSNormalization. NULL desc: all defaults. */
+MIRT_API mirt_tensor *mirt_rms_norm(mirt_tensor *x, const mirt_rms_norm_desc *desc);
 /* Over all axes of a sample, within groups of channels. Wu & He 2018. Keras: GroupNormalization. NULL desc: all
    defaults. */
 MIRT_API mirt_tensor *mirt_group_norm(mirt_tensor *x, const mirt_group_norm_desc *desc);
@@ -1941,7 +1989,10 @@ MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rat
     X(MIRT_NADAM, nadam, nadam) \
     X(MIRT_ADAGRAD, adagrad, adagrad) \
     X(MIRT_ADAMAX, adamax, adamax) \
-    X(MIRT_LION, lion, lion)
+    X(MIRT_LION, lion, lion) \
+    X(MIRT_ADADELTA, adadelta, adadelta) \
+    X(MIRT_SCHEDULE_FREE_ADAMW, schedule_free_adamw, schedule_free) \
+    X(MIRT_FTRL, ftrl, ftrl)
 #define MIRT__OPTIMIZER_VALUE(kind, name, kernel) kind,
 typedef enum mirt_optimizer_kind {
     MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_VALUE) MIRT__OPTIMIZER_COUNT
@@ -1973,7 +2024,9 @@ typedef struct mirt_optimizer {
                                       mirt_apply_averages */
     float ema_momentum;            /* default 0.99 */
     int64_t ema_overwrite_frequency; /* the weights become their averages after every so many steps, too */
-    float initial_accumulator_value; /* Adagrad */
+    float initial_accumulator_value; /* Adagrad, Ftrl */
+    int64_t warmup_steps;            /* ScheduleFreeAdamW: the first steps, over which the rate rises */
+    float l1_regularization_strength, l2_regularization_strength, l2_shrinkage_regularization_strength, beta; /* Ftrl */
 } mirt_optimizer;
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -1993,6 +2046,13 @@ MIRT_API mirt_optimizer mirt_adagrad(float learning_rate);
 MIRT_API mirt_optimizer mirt_adamax(float learning_rate);
 /* Keras Lion: beta_1 0.9 (not 0), beta_2 0.99; its rate is a third to a tenth of Adam's. Chen et al. 2023. */
 MIRT_API mirt_optimizer mirt_lion(float learning_rate);
+/* Keras Adadelta: rho 0.95, epsilon 1e-7; the rate of the paper is 1. Zeiler 2012. */
+MIRT_API mirt_optimizer mirt_adadelta(float learning_rate);
+/* Keras ScheduleFreeAdamW, which needs no schedule: beta_1 0.9 (not 0), beta_2 0.999, epsilon 1e-8, no warm-up; its
+   usual rate is 0.0025. Defazio et al. 2024. */
+MIRT_API mirt_optimizer mirt_schedule_free_adamw(float learning_rate);
+/* Keras Ftrl: initial_accumulator_value 0.1, no regularization; learning_rate_power is -0.5. McMahan et al. 2013. */
+MIRT_API mirt_optimizer mirt_ftrl(float learning_rate);
 
 /* With use_ema: replaces the weights by their averages, on every device. mirt_fit calls it at its end; custom loops
    call it themselves. Does nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without
@@ -2004,8 +2064,8 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
    (MIRT_LINEAR: none). SPARSE and CATEGORICAL want outputs (rows, classes), or for each position (rows, height, width,
    classes) and the like. Labels of SPARSE are class numbers, one for each sample or position: [height, width] or
    [height, width, 1] in a sample, of any dtype. Labels of CATEGORICAL are one number for each class. Labels of the
-   others have the output's shape. ELEMENTS: the loss is the mean over them. SUMS, VECTORS: it compares what lies along
-   the last axis, and is the mean over positions. RECORDED: it consists of other operations. */
+   others have the output's shape; the loss is the mean over positions of what it makes of the last axis (of ELEMENTS,
+   the mean over all outputs of a sample at once). */
 #define MIRT_LOSS_LIST(X) \
     X(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, sparse_categorical_crossentropy, SPARSE, MIRT_SOFTMAX) \
     X(MIRT_CATEGORICAL_CROSSENTROPY, categorical_crossentropy, CATEGORICAL, MIRT_SOFTMAX) \
@@ -2016,11 +2076,17 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
     X(MIRT_HINGE, hinge, ELEMENTS, MIRT_LINEAR) \
     X(MIRT_SQUARED_HINGE, squared_hinge, ELEMENTS, MIRT_LINEAR) \
     X(MIRT_LOG_COSH, log_cosh, ELEMENTS, MIRT_LINEAR) \
-    X(MIRT_KL_DIVERGENCE, kl_divergence, SUMS, MIRT_LINEAR) \
-    X(MIRT_COSINE_SIMILARITY, cosine_similarity, VECTORS, MIRT_LINEAR) \
+    X(MIRT_KL_DIVERGENCE, kl_divergence, VALUES, MIRT_LINEAR) \
+    X(MIRT_COSINE_SIMILARITY, cosine_similarity, VALUES, MIRT_LINEAR) \
     X(MIRT_BINARY_FOCAL_CROSSENTROPY, binary_focal_crossentropy, ELEMENTS, MIRT_SIGMOID) \
     X(MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, categorical_focal_crossentropy, CATEGORICAL, MIRT_SOFTMAX) \
-    X(MIRT_DICE, dice, RECORDED, MIRT_LINEAR)
+    X(MIRT_DICE, dice, VALUES, MIRT_LINEAR) \
+    X(MIRT_TVERSKY, tversky, VALUES, MIRT_LINEAR) \
+    X(MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY, categorical_generalized_cross_entropy, SPARSE, MIRT_SOFTMAX) \
+    X(MIRT_CATEGORICAL_HINGE, categorical_hinge, CATEGORICAL, MIRT_LINEAR) \
+    X(MIRT_POISSON, poisson, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_MEAN_ABSOLUTE_PERCENTAGE_ERROR, mean_absolute_percentage_error, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_MEAN_SQUARED_LOGARITHMIC_ERROR, mean_squared_logarithmic_error, ELEMENTS, MIRT_LINEAR)
 #define MIRT__LOSS_VALUE(loss, name, labels, activation) loss,
 typedef enum mirt_loss { MIRT_LOSS_NONE = 0, MIRT_LOSS_LIST(MIRT__LOSS_VALUE) MIRT__LOSS_COUNT } mirt_loss;
 #undef MIRT__LOSS_VALUE
@@ -2029,14 +2095,17 @@ typedef struct mirt_loss_options {
     bool from_logits;      /* the output is what the loss's softmax or sigmoid would begin with */
     float label_smoothing; /* crossentropies, focal ones too: 0 to 1, the share of each label that is dealt to all
                               classes (binary: to 0 and 1) alike; of class numbers as in PyTorch */
-    bool has_ignore_class; /* sparse: positions with this label do not count; the mean is that over all others of the */
-    int ignore_class;      /* global batch. 255 or -1, say, or a class */
+    bool has_ignore_class; /* sparse crossentropy: positions with this label do not count; the mean is that over all */
+    int ignore_class;      /* others of the global batch. 255 or -1, say, or a class */
     float delta;           /* huber: default 1 */
     float alpha, gamma;    /* focal: default 0.25 and 2 */
     bool has_gamma;        /* gamma is as given, 0 too */
     bool apply_class_balancing; /* binary focal: alpha weighs class 1, and 1 - alpha class 0 */
-    unsigned axes;         /* dice: a ratio of sums over these, as in mirt_reduce_sum: 0xe, of (rows, height, width, 1),
-                              is a ratio for each sample; 0: one of the global batch, as in Keras */
+    unsigned axes;         /* dice, tversky: a ratio of sums over these, as in mirt_reduce_sum: 0xe, of (rows, height,
+                              width, 1), is a ratio for each sample; 0: one of the global batch, as in Keras */
+    float beta;            /* tversky: the weight of outputs where the label is 0; `alpha` is that of labels where the
+                              output is 0, as in Keras; both 0: 0.5 each */
+    float q;               /* generalized crossentropy: between 0 and 1, default 0.5 */
 } mirt_loss_options;
 /* By default the loss is the mean over the global batch and over each sample's positions, such as height and width.
    MIRT_SUM adds up both; a loss over several batches then is, as in Keras, the mean of their sums, weighted by their
@@ -2055,12 +2124,22 @@ typedef enum mirt_metric {
                                                              count as one-hot labels */
     MIRT_MAE, MIRT_MSE,
     MIRT_MEAN_IOU, /* mean, over the classes that occur, of intersection over union: Keras's MeanIoU with
-                      sparse_y_pred=False; by the labels' shape also OneHotMeanIoU, and BinaryIoU of outputs
-                      (..., 1), whose threshold tells class 1 from class 0. Labels that are no class do not count */
+                      sparse_y_pred=False; labels may be one-hot. Labels that are no class do not count */
     MIRT_TRUE_POSITIVES, MIRT_FALSE_POSITIVES, MIRT_TRUE_NEGATIVES, MIRT_FALSE_NEGATIVES, /* as precision */
     MIRT_ROOT_MEAN_SQUARED_ERROR, MIRT_R2_SCORE,
     MIRT_METRIC_COSINE_SIMILARITY,
-    MIRT_METRIC_LOSS, /* the value of a loss, `loss` of the options, by its name */
+    MIRT_METRIC_LOSS, /* the value of a loss, `loss` of the options, by its name: Keras's BinaryCrossentropy, Hinge,
+                         KLDivergence, Poisson and so on. Labels of the class that the output's own loss ignores
+                         (ignore_class) do not count */
+    MIRT_FBETA_SCORE,
+    MIRT_IOU,        /* mean IoU of the classes of `class_id` or `target_classes` */
+    MIRT_BINARY_IOU, /* of each output by itself: class 1 is what is not below the threshold */
+    MIRT_ONE_HOT_IOU, MIRT_ONE_HOT_MEAN_IOU,
+    /* of the outputs along the last axis with their labels; mean over positions */
+    MIRT_PEARSON_CORRELATION, MIRT_CONCORDANCE_CORRELATION,
+    /* the best value, at any of the thresholds of AUC, where the other one is at least `at` */
+    MIRT_SENSITIVITY_AT_SPECIFICITY, MIRT_SPECIFICITY_AT_SENSITIVITY, MIRT_PRECISION_AT_RECALL,
+    MIRT_RECALL_AT_PRECISION,
     MIRT__METRIC_COUNT
 } mirt_metric;
 #define MIRT_MAX_METRICS 16
@@ -2071,35 +2150,40 @@ typedef enum mirt_metric {
 typedef enum mirt_mode { MIRT_MODE_AUTO = 0, MIRT_MODE_MIN, MIRT_MODE_MAX } mirt_mode;
 
 typedef enum mirt_curve { MIRT_ROC = 0, MIRT_PR } mirt_curve;
-/* How precision, recall and F1 make one number of several outputs. AUTO: all outputs are counted together at the
-   threshold, 0.5. MICRO, MACRO and WEIGHTED (by the classes' labels) are Keras's F1Score(average=...): they count each
-   class (mirt_metric_result) and, without `threshold` and `k`, take the largest output of a row for a 1, all others
-   for 0. */
+/* How precision, recall, F1 and F-beta make one number of several outputs. AUTO: all outputs are counted together at
+   the threshold, 0.5. MICRO, MACRO and WEIGHTED (by the classes' labels) are Keras's F1Score(average=...): they count
+   each class (mirt_metric_result) and, without `threshold` and `k`, take the largest output of a row for a 1, all
+   others for 0. */
 typedef enum mirt_average { MIRT_AVERAGE_AUTO = 0, MIRT_MICRO, MIRT_MACRO, MIRT_WEIGHTED } mirt_average;
 /* How a metric is computed; all zeros: as Keras does. Of custom metrics `name`, `output` and `weighted` count. */
 typedef struct mirt_metric_options {
     int k;              /* top k: default 5. Precision, recall, F1 and the counts of positives and negatives: only the
                            k largest outputs of a row can be 1, above the threshold if one is given (Keras: top_k) */
-    float threshold;    /* binary accuracy, precision, recall, F1, counts of positives and negatives, mean IoU of one
-                           output: what is above counts as 1; default 0.5 */
-    int num_thresholds; /* AUC: default 200 */
+    float threshold;    /* binary accuracy, precision, recall, F1, counts of positives and negatives, IoU of one output:
+                           what is above counts as 1; default 0.5 */
+    int num_thresholds; /* AUC and the metrics "at" another one: default 200 */
     mirt_curve curve;   /* AUC: of true against false positives, or of precision against recall */
     bool from_logits;   /* outputs that mirt_compile's from_logits calls logits go through a sigmoid first (a softmax
                            where the loss undoes one), as threshold and AUC are of probabilities; without, they are
                            taken as they are */
     const char *name;   /* in logs; copied. Default: Keras's, with "_1", "_2" appended where it is taken */
     bool has_threshold; /* the threshold is as given, 0 too (of logits, say) */
-    mirt_average average;  /* precision, recall, F1 */
+    mirt_average average;  /* precision, recall, F1, F-beta */
     bool weighted;         /* by the samples' weights and, in training, those of classes (Keras: weighted_metrics) */
     const char *output;    /* only of the output that the layer of this name makes, as logs call it; copied. NULL: of
                               every output with a loss. Keras: metrics={"digit": [...]} */
-    int class_id;          /* precision, recall, F1, counts of positives and negatives, mean IoU: of this class alone */
+    int class_id;          /* precision, recall, F1, F-beta, counts of positives and negatives, IoU, AUC, metrics "at"
+                              another one: of this class alone */
     bool has_class_id;     /* class_id is as given, 0 too */
-    int num_classes;       /* mean IoU; 0: the number of outputs of a position */
-    int ignore_class;      /* mean IoU: positions of this label do not count */
+    int num_classes;       /* IoU; 0: the number of outputs of a position */
+    int ignore_class;      /* IoU: positions of this label do not count */
     bool has_ignore_class; /* ignore_class is as given, 0 too */
-    bool sparse_y_pred;    /* mean IoU: each output is the number of a class, of num_classes */
+    bool sparse_y_pred;    /* IoU: each output is the number of a class, of num_classes */
     mirt_loss loss;        /* MIRT_METRIC_LOSS, without its other options */
+    float beta;            /* F-beta: what recall weighs against precision; default 1 */
+    float at;              /* sensitivity at specificity and the like: 0 to 1 */
+    unsigned target_classes; /* IoU: bit i: class i, of the first 31, is one of those whose mean it is; 0: all, or
+                                class_id. Keras: target_class_ids */
 } mirt_metric_options;
 
 /* A custom loss: records operations on labels (as they are in the data, cast to float32) and an
@@ -3069,19 +3153,22 @@ MIRT__END_C
 #define MIRT__DRIVERS_BEGIN MIRT__KERNELS_BEGIN _Pragma("GCC optimize(\"O1,no-tree-loop-vectorize\")")
 #endif
 
-/* gcc compiles code that waits for kernels in half the time this way, and code that runs once (recording models,
-   reading and writing files) in half of that. Without optimization nothing changes. */
+/* gcc compiles code that waits for kernels in half the time this way, at the size of O1, and code that runs once
+   (recording models, reading and writing files) in half of that. Predict-only programs are wanted small. Without
+   optimization nothing changes. */
 #if defined(__clang__) || !defined(__OPTIMIZE__)
 #define MIRT__COLD_BEGIN
 #define MIRT__ONCE_BEGIN
 #define MIRT__COLD_END
 #else
-#ifdef MIRRORTRAIN_DEBUG
+#if defined(MIRRORTRAIN_DEBUG)
 #define MIRT__COLD_BEGIN MIRT__KERNELS_BEGIN
 #define MIRT__ONCE_BEGIN MIRT__KERNELS_BEGIN
+#elif defined(MIRRORTRAIN_NO_TRAIN)
+#define MIRT__COLD_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"Os,fp-contract=off\")")
+#define MIRT__ONCE_BEGIN MIRT__COLD_BEGIN
 #else
-#define MIRT__COLD_BEGIN \
-    _Pragma("GCC push_options") _Pragma("GCC optimize(\"O1,expensive-optimizations,fp-contract=off\")")
+#define MIRT__COLD_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"Og,fp-contract=off\")")
 #define MIRT__ONCE_BEGIN \
     _Pragma("GCC push_options") _Pragma("GCC optimize(\"O0,expensive-optimizations,fp-contract=off\")")
 #endif
@@ -3158,8 +3245,8 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
    Columns, as expressions of the element x (or a and b) and the node's two numbers, scale and offset:
    - reference: of mirt__real, by the functions of reference.h and reference_elementwise.c, and MIRT__MATH(name) for any
      other of the C library
-   - fast: LOOP(expression) becomes a loop that the compiler vectorizes (common_elementwise.c);
-     VECTOR(name) calls a function of simd_math.inc, ACTIVATION and SLOPE the activation of that kind there
+   - fast: LOOP(expression) becomes a loop that the compiler vectorizes (common_elementwise.c); ACTIVATION and SLOPE
+     call the activation of that kind in simd_math.inc
    - gpu: INLINE(expression) is part of the CUDA kernel; CALL(expression) is called, for kinds that are rare or large
    - gradient: PASS(tensor) records the gradient of x, from x, y = f(x) and dy; SLOPE(kind, of) a binary node of dy and
      of; with END no gradient passes */
@@ -3185,7 +3272,7 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
       SLOPE(MIRT__TANH_GRAD, y)) \
     X(6, AFFINE, scale, 2, mirt__fma(x, scale, offset), LOOP(fmaf(x, scale, offset)), INLINE(fmaf(x, scale, offset)), \
       PASS(mirt__affine(dy, node->a.scale, 0))) \
-    X(7, EXP, exp, 0, mirt__exp(x), VECTOR(exp), CALL(expf(x)), PASS(mirt__times(dy, y))) \
+    X(7, EXP, exp, 0, mirt__exp(x), ACTIVATION(MIRT_EXPONENTIAL), CALL(expf(x)), PASS(mirt__times(dy, y))) \
     X(8, LOG, log, 0, mirt__ln(x), LOOP(logf(x)), CALL(logf(x)), PASS(mirt__binary_op(MIRT__DIVIDE, dy, x))) \
     X(9, SQRT, sqrt, 0, mirt__sqrt(x), LOOP(sqrtf(x)), INLINE(sqrtf(x)), \
       PASS(mirt__affine(mirt__binary_op(MIRT__DIVIDE, dy, y), 0.5f, 0))) \
@@ -3206,7 +3293,7 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
     X(16, ACT_RELU6, relu6, 0, x < 0 ? 0 : x > 6 ? 6 : x, LOOP(x < 0 ? 0 : x > 6 ? 6 : x), \
       INLINE(mirt__cu_activate_by(MIRT_RELU6, x, 0)), SLOPE(MIRT__RELU6_GRAD, y)) \
     /* x * scale if x is negative */ \
-    X(17, ACT_LEAKY_RELU, leaky_relu, 1, x > 0 ? x : scale * x, LOOP(x > 0 ? x : x * scale), \
+    X(17, ACT_LEAKY_RELU, leaky_relu, 1, x > 0 ? x : scale * x, ACTIVATION(MIRT_LEAKY_RELU), \
       INLINE(mirt__cu_activate_by(MIRT_LEAKY_RELU, x, scale)), SLOPE(MIRT__LEAKY_RELU_GRAD, x)) \
     /* (exp(x) - 1) * scale if x is negative */ \
     X(18, ACT_ELU, elu, 1, x > 0 ? x : scale * mirt__expm1(x), ACTIVATION(MIRT_ELU), \
@@ -3215,9 +3302,9 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
       CALL(mirt__cu_activate_curved(MIRT_GELU, x, scale)), SLOPE(MIRT__GELU_GRAD, x)) \
     X(20, ACT_SILU, silu, 0, x * mirt__ref_sigmoid(x), ACTIVATION(MIRT_SILU), INLINE(mirt__cu_silu(x)), \
       SLOPE(MIRT__SILU_GRAD, x)) \
-    X(21, ACT_HARD_SIGMOID, hard_sigmoid, 0, mirt__ref_relu6(x + 3) / 6, LOOP(mirt__common_hard_sigmoid(x)), \
+    X(21, ACT_HARD_SIGMOID, hard_sigmoid, 0, mirt__ref_relu6(x + 3) / 6, ACTIVATION(MIRT_HARD_SIGMOID), \
       CALL(mirt__cu_activate_curved(MIRT_HARD_SIGMOID, x, scale)), SLOPE(MIRT__HARD_SIGMOID_GRAD, x)) \
-    X(22, ACT_HARD_SWISH, hard_swish, 0, x * mirt__ref_relu6(x + 3) / 6, LOOP(x * mirt__common_hard_sigmoid(x)), \
+    X(22, ACT_HARD_SWISH, hard_swish, 0, x * mirt__ref_relu6(x + 3) / 6, ACTIVATION(MIRT_HARD_SWISH), \
       CALL(mirt__cu_activate_curved(MIRT_HARD_SWISH, x, scale)), SLOPE(MIRT__HARD_SWISH_GRAD, x)) \
     /* log(1 + exp(x)) */ \
     X(23, ACT_SOFTPLUS, softplus, 0, (x > 0 ? x : 0) + mirt__log1p(mirt__exp(-mirt__fabs(x))), \
@@ -3228,7 +3315,7 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
     /* x * tanh(softplus(x)) */ \
     X(25, ACT_MISH, mish, 0, x * mirt__ref_mish_gate(x), ACTIVATION(MIRT_MISH), \
       CALL(mirt__cu_activate_curved(MIRT_MISH, x, scale)), SLOPE(MIRT__MISH_GRAD, x)) \
-    X(26, ACT_SOFTSIGN, softsign, 0, x / (1 + mirt__fabs(x)), LOOP(x / (1 + fabsf(x))), \
+    X(26, ACT_SOFTSIGN, softsign, 0, x / (1 + mirt__fabs(x)), ACTIVATION(MIRT_SOFTSIGN), \
       CALL(mirt__cu_activate_curved(MIRT_SOFTSIGN, x, scale)), SLOPE(MIRT__SOFTSIGN_GRAD, x)) \
     /* x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2 */ \
     X(27, ACT_GELU_APPROXIMATE, gelu_approximate, 0, x * mirt__ref_gelu_gate(x), ACTIVATION(MIRT_GELU_APPROXIMATE), \
@@ -3255,7 +3342,7 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
       INLINE(mirt__cu_times_slope_of_output(MIRT_TANH, a, b))) \
     X(9, RELU6_GRAD, binary, NONE, a * mirt__ref_is(b > 0 && b < 6), LOOP(b > 0 && b < 6 ? a : 0), \
       INLINE(mirt__cu_times_slope_of_output(MIRT_RELU6, a, b))) \
-    X(10, LEAKY_RELU_GRAD, binary, NONE, a * (b > 0 ? 1 : scale), LOOP(b > 0 ? a : a * scale), \
+    X(10, LEAKY_RELU_GRAD, binary, NONE, a * (b > 0 ? 1 : scale), SLOPE(MIRT_LEAKY_RELU), \
       INLINE(mirt__cu_times_slope_by(MIRT_LEAKY_RELU, a, b, scale))) \
     X(11, ELU_GRAD, binary, NONE, a * (b > 0 ? 1 : scale * mirt__exp(b)), SLOPE(MIRT_ELU), \
       CALL(a * mirt__cu_slope_curved(MIRT_ELU, b, scale))) \
@@ -3263,11 +3350,10 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
       CALL(a * mirt__cu_slope_curved(MIRT_GELU, b, scale))) \
     X(13, SILU_GRAD, binary, NONE, a * mirt__ref_silu_slope(b, mirt__ref_sigmoid(b)), SLOPE(MIRT_SILU), \
       INLINE(mirt__cu_times_slope_by(MIRT_SILU, a, b, 0))) \
-    X(14, HARD_SIGMOID_GRAD, binary, NONE, a * (mirt__ref_is(b > -3 && b < 3) / 6), LOOP(b > -3 && b < 3 ? a / 6 : 0), \
+    X(14, HARD_SIGMOID_GRAD, binary, NONE, a * (mirt__ref_is(b > -3 && b < 3) / 6), SLOPE(MIRT_HARD_SIGMOID), \
       CALL(b > -3 && b < 3 ? a / 6 : 0.0f)) \
     X(15, HARD_SWISH_GRAD, binary, NONE, a * ((mirt__ref_relu6(b + 3) + b * mirt__ref_is(b > -3 && b < 3)) / 6), \
-      LOOP(a * (mirt__common_hard_sigmoid(b) + (b > -3 && b < 3 ? b / 6 : 0))), \
-      CALL(a * mirt__cu_slope_curved(MIRT_HARD_SWISH, b, scale))) \
+      SLOPE(MIRT_HARD_SWISH), CALL(a * mirt__cu_slope_curved(MIRT_HARD_SWISH, b, scale))) \
     X(16, SOFTPLUS_GRAD, binary, NONE, a * mirt__ref_sigmoid(b), SLOPE(MIRT_SOFTPLUS), \
       INLINE(a * mirt__cu_sigmoid(b))) \
     X(17, CLIP_GRAD, binary, NONE, a * mirt__ref_is(!(b < scale || b > offset)), \
@@ -3280,7 +3366,7 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
     X(20, MISH_GRAD, binary, NONE, a * mirt__ref_mish_slope(b), SLOPE(MIRT_MISH), \
       CALL(a * mirt__cu_slope_curved(MIRT_MISH, b, scale))) \
     X(21, SOFTSIGN_GRAD, binary, NONE, a / ((1 + mirt__fabs(b)) * (1 + mirt__fabs(b))), \
-      LOOP(a / ((1 + fabsf(b)) * (1 + fabsf(b)))), CALL(a * mirt__cu_slope_curved(MIRT_SOFTSIGN, b, scale))) \
+      SLOPE(MIRT_SOFTSIGN), CALL(a * mirt__cu_slope_curved(MIRT_SOFTSIGN, b, scale))) \
     X(22, GELU_APPROXIMATE_GRAD, binary, NONE, a * mirt__ref_gelu_slope(b), SLOPE(MIRT_GELU_APPROXIMATE), \
       CALL(a * mirt__cu_slope_curved(MIRT_GELU_APPROXIMATE, b, scale))) \
     /* of exp within a layer; a unary node's gradient is a product with its output */ \
@@ -3300,7 +3386,7 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
     CHOICE(7, WHERE, where)
 
 /* X(ID, name, fused, unary kind, gradient's kind, scale), in the order of mirt_activation_kind: see
-   mirt__activation_class. COPY and ADD: it is not elementwise. */
+   mirt__activation_class. COPY and ADD: it is no elementwise kind, and mirt__activation_op records other operations. */
 #define MIRT__ACTIVATION_LIST(X) \
     X(LINEAR, linear, false, COPY, ADD, 0) \
     X(RELU, relu, true, ACT_RELU, RELU_GRAD, 0) \
@@ -3320,14 +3406,34 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
     X(SOFTSIGN, softsign, false, ACT_SOFTSIGN, SOFTSIGN_GRAD, 0) \
     X(EXPONENTIAL, exponential, false, EXP, EXP_GRAD, 0) \
     X(LOG_SOFTMAX, log_softmax, false, COPY, ADD, 0) \
-    X(GELU_APPROXIMATE, gelu_approximate, false, ACT_GELU_APPROXIMATE, GELU_APPROXIMATE_GRAD, 0)
+    X(GELU_APPROXIMATE, gelu_approximate, false, ACT_GELU_APPROXIMATE, GELU_APPROXIMATE_GRAD, 0) \
+    X(CELU, celu, false, COPY, ADD, 0) \
+    X(GLU, glu, false, COPY, ADD, 0) \
+    X(HARD_SHRINK, hard_shrink, false, COPY, ADD, 0) \
+    X(HARD_TANH, hard_tanh, false, COPY, ADD, 0) \
+    X(LOG_SIGMOID, log_sigmoid, false, COPY, ADD, 0) \
+    X(SOFT_SHRINK, soft_shrink, false, COPY, ADD, 0) \
+    X(SPARSE_PLUS, sparse_plus, false, COPY, ADD, 0) \
+    X(SPARSE_SIGMOID, sparse_sigmoid, false, COPY, ADD, 0) \
+    X(SQUAREPLUS, squareplus, false, COPY, ADD, 0) \
+    X(TANH_SHRINK, tanh_shrink, false, COPY, ADD, 0)
 
-/* Cases of a switch over mirt_activation_kind that are not elementwise, so that the compiler reports one without a
+/* Cases of a switch over mirt_activation_kind that are no elementwise kinds, so that the compiler reports one without a
    case. */
 #define MIRT__NOT_ELEMENTWISE \
     case MIRT_LINEAR: \
     case MIRT_SOFTMAX: \
     case MIRT_LOG_SOFTMAX: \
+    case MIRT_CELU: \
+    case MIRT_GLU: \
+    case MIRT_HARD_SHRINK: \
+    case MIRT_HARD_TANH: \
+    case MIRT_LOG_SIGMOID: \
+    case MIRT_SOFT_SHRINK: \
+    case MIRT_SPARSE_PLUS: \
+    case MIRT_SPARSE_SIGMOID: \
+    case MIRT_SQUAREPLUS: \
+    case MIRT_TANH_SHRINK: \
     case MIRT__ACTIVATION_COUNT: break
 
 /* X(number, ID, label, public function) of the other kinds that files store; NONE: recorded by gradients alone. */
@@ -3627,7 +3733,7 @@ typedef struct mirt__softmax {
 
 /* Losses of [rows, n] predictions, [rows] losses: rows are samples, or their positions. Keras's
    formulas: probabilities are clipped to [1e-7, 1 - 1e-7] (categorical ones normalized by their sum
-   first); losses of ELEMENTS average over n. labels: int32 [rows] for the sparse loss
+   first); binary crossentropy and mean squared error average over n. labels: int32 [rows] for the sparse loss
    (already checked), otherwise float32 [rows, n]. With gradients, dx[r, j] = dloss[r] * d loss[r] /
    d x[r, j]. */
 typedef struct mirt__loss {
@@ -3732,10 +3838,11 @@ typedef struct mirt__update {
     mirt__addition tree[MIRT__MAX_PARTS];
     int copies;
     mirt__real *weight[MIRT__MAX_PARTS];
-    /* The optimizer's `update` (nn/optimizers.c) sets what its kernel reads; slots that it does not use are NULL. */
+    /* Set by mirt__optimizer_numbers (nn/optimizers.c); slots that are not used are NULL. */
     mirt__real *slot[3];
     float learning_rate, new_1, new_2, epsilon, momentum;
     bool nesterov;
+    bool first;          /* ScheduleFreeAdamW: its first slot begins as the weights */
     bool shaped;         /* first the gradient is multiplied by `scale` and clipped at `clip`, unless that is 0 */
     float scale, clip;
     float decay;         /* then weight -= weight * decay, unless it is 0; */
@@ -4106,11 +4213,11 @@ MIRT__KERNELS_END
 
 #ifndef MIRT__LOSS_ELEMENTS_H
 #define MIRT__LOSS_ELEMENTS_H
-/* Losses of ELEMENTS and SUMS in MIRT_LOSS_LIST, for the CPU's fast kernels and GPUs.
+/* Binary crossentropy and mean squared error, for the CPU's fast kernels and GPUs.
 
-   The loss of a sample is the mean of NAME(how, x, t) over its n outputs x and labels t, or the loss of a position
-   their sum. NAME_grad is the derivative by x, times `scale` and divided by n (of a sum: 1). With how->from_logits the
-   row's activation is applied to x first. The formulas are explained in reference_loss.c. */
+   The loss of a sample is the mean of NAME(how, x, t) over its n outputs x and labels t. NAME_grad is the derivative by
+   x, times `scale` and divided by n. With how->from_logits the row's activation is applied to x first. The formulas are
+   explained in reference_loss.c. */
 
 #include <math.h>
 
@@ -4147,8 +4254,6 @@ MIRT__ELEMENT bool mirt__is_ignored(const mirt_loss_options *how, int32_t label)
     return how->has_ignore_class && label == how->ignore_class;
 }
 
-MIRT__ELEMENT float mirt__sign(float e) { return e > 0 ? 1.0f : e < 0 ? -1.0f : e; }
-
 MIRT__ELEMENT float mirt__binary_crossentropy(const mirt_loss_options *how, float x, float t) {
     t = mirt__smoothed(how, t, 0.5f);
     if (how->from_logits) return (x > 0 ? x : 0) - x * t + log1pf(expf(-fabsf(x)));
@@ -4171,114 +4276,6 @@ MIRT__ELEMENT float mirt__mean_squared_error_grad(const mirt_loss_options *how, 
     (void)how;
     return scale * (2 * (x - t) / n);
 }
-
-MIRT__ELEMENT float mirt__mean_absolute_error(const mirt_loss_options *how, float x, float t) {
-    (void)how;
-    return fabsf(x - t);
-}
-MIRT__ELEMENT float mirt__mean_absolute_error_grad(const mirt_loss_options *how, float x, float t, float scale,
-                                                   float n) {
-    (void)how;
-    return scale / n * mirt__sign(x - t);
-}
-
-MIRT__ELEMENT float mirt__huber(const mirt_loss_options *how, float x, float t) {
-    const float e = x - t, off = fabsf(e), delta = how->delta;
-    return off <= delta ? 0.5f * e * e : delta * off - 0.5f * delta * delta;
-}
-MIRT__ELEMENT float mirt__huber_grad(const mirt_loss_options *how, float x, float t, float scale, float n) {
-    const float e = x - t, delta = how->delta;
-    return scale / n * (e > delta ? delta : e < -delta ? -delta : e);
-}
-
-/* How far x lies on the wrong side of the margin; labels of 0 are -1. */
-MIRT__ELEMENT float mirt__margin(float x, float t) {
-    const float m = 1 - (t == 0 ? -1 : t) * x;
-    return m < 0 ? 0 : m;
-}
-MIRT__ELEMENT float mirt__hinge(const mirt_loss_options *how, float x, float t) {
-    (void)how;
-    return mirt__margin(x, t);
-}
-MIRT__ELEMENT float mirt__hinge_grad(const mirt_loss_options *how, float x, float t, float scale, float n) {
-    (void)how;
-    return mirt__margin(x, t) > 0 ? scale / n * (t == 0 ? 1 : -t) : 0;
-}
-MIRT__ELEMENT float mirt__squared_hinge(const mirt_loss_options *how, float x, float t) {
-    (void)how;
-    return mirt__margin(x, t) * mirt__margin(x, t);
-}
-MIRT__ELEMENT float mirt__squared_hinge_grad(const mirt_loss_options *how, float x, float t, float scale, float n) {
-    (void)how;
-    return scale / n * (2 * mirt__margin(x, t) * (t == 0 ? 1 : -t));
-}
-
-MIRT__ELEMENT float mirt__log_cosh(const mirt_loss_options *how, float x, float t) {
-    const float off = fabsf(x - t);
-    (void)how;
-    return off + log1pf(expf(-2 * off)) - 0.69314718f;
-}
-MIRT__ELEMENT float mirt__log_cosh_grad(const mirt_loss_options *how, float x, float t, float scale, float n) {
-    (void)how;
-    return scale / n * tanhf(x - t);
-}
-
-/* Of probabilities up to 1. */
-MIRT__ELEMENT float mirt__kl_clipped(float p) { return p < MIRT__SMALLEST ? MIRT__SMALLEST : p > 1 ? 1 : p; }
-MIRT__ELEMENT float mirt__kl_divergence(const mirt_loss_options *how, float x, float t) {
-    const float p = mirt__kl_clipped(t);
-    (void)how;
-    return p * logf(p / mirt__kl_clipped(x));
-}
-MIRT__ELEMENT float mirt__kl_divergence_grad(const mirt_loss_options *how, float x, float t, float scale, float n) {
-    (void)how;
-    return x < MIRT__SMALLEST || x > 1 ? 0 : scale / n * (-mirt__kl_clipped(t) / x);
-}
-
-/* m^gamma, and its derivative by m without the infinite one at 0. */
-MIRT__ELEMENT float mirt__focus(const mirt_loss_options *how, float m) { return powf(m, how->gamma); }
-MIRT__ELEMENT float mirt__focus_grad(const mirt_loss_options *how, float m) {
-    return m == 0 || how->gamma == 0 ? 0 : how->gamma * powf(m, how->gamma - 1);
-}
-
-/* p and q are the probabilities of 1 and 0. */
-MIRT__ELEMENT float mirt__binary_focal_crossentropy(const mirt_loss_options *how, float x, float t) {
-    const float entropy = mirt__binary_crossentropy(how, x, t);
-    const float p = how->from_logits ? 1 / (1 + expf(-x)) : x, q = how->from_logits ? 1 / (1 + expf(x)) : 1 - x;
-    t = mirt__smoothed(how, t, 0.5f);
-    const float weight = how->apply_class_balancing ? t * how->alpha + (1 - t) * (1 - how->alpha) : 1;
-    return weight * mirt__focus(how, t * q + (1 - t) * p) * entropy;
-}
-MIRT__ELEMENT float mirt__binary_focal_crossentropy_grad(const mirt_loss_options *how, float x, float t, float scale,
-                                                         float n) {
-    const float entropy = mirt__binary_crossentropy(how, x, t),
-                slope = mirt__binary_crossentropy_grad(how, x, t, 1, 1);
-    const float p = how->from_logits ? 1 / (1 + expf(-x)) : x, q = how->from_logits ? 1 / (1 + expf(x)) : 1 - x;
-    t = mirt__smoothed(how, t, 0.5f);
-    const float weight = how->apply_class_balancing ? t * how->alpha + (1 - t) * (1 - how->alpha) : 1;
-    const float m = t * q + (1 - t) * p, dm = (1 - 2 * t) * (how->from_logits ? p * q : 1);
-    return scale / n * weight * (mirt__focus(how, m) * slope + mirt__focus_grad(how, m) * dm * entropy);
-}
-
-/* Of one class of a categorical focal crossentropy with the probability q; and its derivative by q. */
-MIRT__ELEMENT float mirt__focal(const mirt_loss_options *how, float q, float t) {
-    const float p = mirt__clipped(q);
-    return -t * logf(p) * how->alpha * mirt__focus(how, 1 - p);
-}
-MIRT__ELEMENT float mirt__focal_grad(const mirt_loss_options *how, float q, float t) {
-    if (mirt__is_clipped(q)) return 0;
-    return how->alpha * t * (mirt__focus_grad(how, 1 - q) * logf(q) - mirt__focus(how, 1 - q) / q);
-}
-
-/* 1 / the norm of a vector with these squares, of which Keras takes at most 1e7; and whether that is less. */
-MIRT__ELEMENT float mirt__inverse_norm(float squares) {
-    const float inverse = 1 / sqrtf(squares);
-    return inverse > 1e7f ? 1e7f : inverse;
-}
-MIRT__ELEMENT bool mirt__is_short(float squares) { return 1 / sqrtf(squares) > 1e7f; }
-
-/* Losses of RECORDED have no kernel. */
-MIRT__ELEMENT float mirt__no_loss(void) { return 0; }
 
 #undef MIRT__SMALLEST
 #undef MIRT__LARGEST
@@ -7653,11 +7650,10 @@ typedef struct mirt__simd {
     void (*accumulate)(float *into, const float *from, int64_t count);
     /* Rounds each number to bfloat16. Without `words`, products in half are products of such floats. */
     void (*round)(float *x, int64_t count);
-    /* y = activation(x), dx = dy times the derivative at x (`scale`: elu's factor), a unary kind whose row says VECTOR,
-       and y = exp(x - less). An output may be an input. */
+    /* y = activation(x), dx = dy times the derivative at x (`scale`: leaky relu's slope, elu's factor), and y =
+       exp(x - less). An output may be an input. */
     void (*activate)(mirt_activation_kind kind, float scale, const float *x, float *y, int64_t count);
     void (*slope)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *dx, int64_t count);
-    void (*unary)(mirt__unary_kind kind, const float *x, float *y, int64_t count);
     void (*exp)(const float *x, float less, float *y, int64_t count);
     /* mirt__philox for the counters {block .. block + MIRT__DRAWS - 1, counter[0 .. 2]}; the four words of a block are
        adjacent. */
@@ -7887,9 +7883,14 @@ MIRT__KERNEL_LIST(MIRT__KERNEL_DECLARE)
 MIRT__LIB void mirt__ref_fill(mirt__real *y, mirt__real value, int64_t count, const mirt__where *where);
 MIRT__LIB void mirt__ref_constant(void *y, const void *data, size_t bytes, const mirt__where *where);
 MIRT__ABSENT_LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
-#define MIRT__REF_UPDATE(kind, name, kernel) MIRT__ABSENT_LIB void mirt__ref_##kernel(const mirt__update *args);
-MIRT_OPTIMIZER_LIST(MIRT__REF_UPDATE)
-#undef MIRT__REF_UPDATE
+/* An optimizer's update: what is taken off the weight of element i, whose gradient is g; changes its slots. */
+typedef mirt__real (*mirt__ref_step)(const mirt__update *u, int64_t i, mirt__real g, mirt__real weight);
+#define MIRT__REF_STEP(name) \
+    mirt__real mirt__ref_##name(const mirt__update *u, int64_t i, mirt__real g, mirt__real weight)
+#define MIRT__REF_DECLARE(kind, name, kernel) MIRT__ABSENT_LIB MIRT__REF_STEP(kernel);
+MIRT_OPTIMIZER_LIST(MIRT__REF_DECLARE)
+#undef MIRT__REF_DECLARE
+MIRT__ABSENT_LIB void mirt__ref_update_by(const mirt__update *u, mirt__ref_step step);
 
 #endif
 
@@ -8402,7 +8403,7 @@ MIRT__LIB void mirt__ref_constant(void *y, const void *data, size_t bytes, const
 MIRT__KERNEL_LIST(MIRT__REF_ENTRY)
 #undef MIRT__REF_ENTRY
 
-#define MIRT__REF_UPDATE(kind, name, kernel) case kind: mirt__ref_##kernel(args); break;
+#define MIRT__REF_UPDATE(kind, name, kernel) case kind: mirt__ref_update_by(args, mirt__ref_##kernel); break;
 static void mirt__ref_update(const mirt__update *args, const mirt__where *where) {
     (void)where;
     switch (args->kind) {
@@ -8711,104 +8712,101 @@ static mirt__real mirt__ref_gradient(const mirt__update *u, int64_t i) {
     return result > u->clip ? u->clip : result < -u->clip ? -u->clip : result;
 }
 
-static mirt__real mirt__ref_weight(const mirt__update *u, int64_t i) {
-    const mirt__real weight = u->weight[0][i];
-    return u->decay != 0 ? weight - weight * u->decay : weight;
-}
-
-static void mirt__ref_store_weight(const mirt__update *u, int64_t i, mirt__real weight) {
-    if (u->average) {
-        u->average[i] = u->keep * u->average[i] + u->fresh * weight;
-        if (u->overwrite) weight = u->average[i];
-    }
-    for (int copy = 0; copy < u->copies; copy++) u->weight[copy][i] = weight;
-}
-
-MIRT__LIB void mirt__ref_sgd(const mirt__update *u) {
-    const mirt__real rate = u->learning_rate, momentum = u->momentum;
+MIRT__LIB void mirt__ref_update_by(const mirt__update *u, mirt__ref_step step) {
     for (int64_t i = u->begin; i < u->end; i++) {
-        mirt__real step = -rate * mirt__ref_gradient(u, i);
-        if (u->slot[0]) {
-            mirt__real velocity = momentum * u->slot[0][i] + step;
-            u->slot[0][i] = velocity;
-            step = u->nesterov ? momentum * velocity + step : velocity;
+        mirt__real weight = u->weight[0][i];
+        if (u->decay != 0) weight -= weight * u->decay;
+        weight -= step(u, i, mirt__ref_gradient(u, i), weight);
+        if (u->average) {
+            u->average[i] = u->keep * u->average[i] + u->fresh * weight;
+            if (u->overwrite) weight = u->average[i];
         }
-        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) + step);
+        for (int copy = 0; copy < u->copies; copy++) u->weight[copy][i] = weight;
     }
 }
 
-MIRT__LIB void mirt__ref_adam(const mirt__update *u) {
-    const mirt__real rate = u->learning_rate, new_1 = u->new_1, new_2 = u->new_2, epsilon = u->epsilon;
-    for (int64_t i = u->begin; i < u->end; i++) {
-        mirt__real g = mirt__ref_gradient(u, i);
-        mirt__real m = u->slot[0][i] + (g - u->slot[0][i]) * new_1;
-        mirt__real v = u->slot[1][i] + (g * g - u->slot[1][i]) * new_2;
-        u->slot[0][i] = m;
-        u->slot[1][i] = v;
-        if (u->slot[2]) v = u->slot[2][i] = u->slot[2][i] > v ? u->slot[2][i] : v;
-        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - m * rate / (mirt__sqrt(v) + epsilon));
-    }
+/* A moving average towards x, in a slot; returns it. */
+static mirt__real mirt__ref_average(const mirt__update *u, int slot, int64_t i, mirt__real x, mirt__real fresh) {
+    return u->slot[slot][i] += (x - u->slot[slot][i]) * fresh;
 }
 
-MIRT__LIB void mirt__ref_rmsprop(const mirt__update *u) {
-    const mirt__real rate = u->learning_rate, fresh = u->new_1, epsilon = u->epsilon, momentum = u->momentum;
-    for (int64_t i = u->begin; i < u->end; i++) {
-        mirt__real g = mirt__ref_gradient(u, i);
-        mirt__real v = u->slot[0][i] + (g * g - u->slot[0][i]) * fresh;
-        u->slot[0][i] = v;
-        if (u->slot[2]) {
-            mirt__real a = u->slot[2][i] + (g - u->slot[2][i]) * fresh;
-            u->slot[2][i] = a;
-            v -= a * a; /* a variance: rounding alone can make it negative */
-            v = v < 0 ? 0 : v;
-        }
-        mirt__real step = rate * g / mirt__sqrt(v + epsilon);
-        if (u->slot[1]) step = u->slot[1][i] = momentum * u->slot[1][i] + step;
-        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - step);
-    }
+MIRT__LIB MIRT__REF_STEP(sgd) {
+    const mirt__real step = u->learning_rate * g, momentum = u->momentum;
+    (void)weight;
+    if (!u->slot[0]) return step;
+    const mirt__real velocity = u->slot[0][i] = momentum * u->slot[0][i] - step;
+    return u->nesterov ? step - momentum * velocity : -velocity;
 }
 
-MIRT__LIB void mirt__ref_nadam(const mirt__update *u) {
-    const mirt__real rate = u->learning_rate, fresh = u->momentum, new_1 = u->new_1, new_2 = u->new_2,
-                     epsilon = u->epsilon;
-    for (int64_t i = u->begin; i < u->end; i++) {
-        mirt__real g = mirt__ref_gradient(u, i);
-        mirt__real m = u->slot[0][i] + (g - u->slot[0][i]) * new_1;
-        mirt__real v = u->slot[1][i] + (g * g - u->slot[1][i]) * new_2;
-        u->slot[0][i] = m;
-        u->slot[1][i] = v;
-        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - (rate * m + fresh * g) / (mirt__sqrt(v) + epsilon));
-    }
+MIRT__LIB MIRT__REF_STEP(adam) {
+    const mirt__real m = mirt__ref_average(u, 0, i, g, u->new_1);
+    mirt__real v = mirt__ref_average(u, 1, i, g * g, u->new_2);
+    (void)weight;
+    if (u->slot[2]) v = u->slot[2][i] = u->slot[2][i] > v ? u->slot[2][i] : v;
+    return m * u->learning_rate / (mirt__sqrt(v) + u->epsilon);
 }
 
-MIRT__LIB void mirt__ref_adagrad(const mirt__update *u) {
-    const mirt__real rate = u->learning_rate, epsilon = u->epsilon;
-    for (int64_t i = u->begin; i < u->end; i++) {
-        mirt__real g = mirt__ref_gradient(u, i);
-        mirt__real v = u->slot[0][i] = u->slot[0][i] + g * g;
-        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - rate * g / mirt__sqrt(v + epsilon));
+MIRT__LIB MIRT__REF_STEP(rmsprop) {
+    mirt__real v = mirt__ref_average(u, 0, i, g * g, u->new_1);
+    (void)weight;
+    if (u->slot[2]) {
+        const mirt__real mean = mirt__ref_average(u, 2, i, g, u->new_1);
+        v -= mean * mean; /* a variance: rounding alone can make it negative */
+        v = v < 0 ? 0 : v;
     }
+    const mirt__real step = u->learning_rate * g / mirt__sqrt(v + u->epsilon);
+    return u->slot[1] ? u->slot[1][i] = u->momentum * u->slot[1][i] + step : step;
 }
 
-MIRT__LIB void mirt__ref_adamax(const mirt__update *u) {
-    const mirt__real rate = u->learning_rate, new_1 = u->new_1, new_2 = u->new_2, epsilon = u->epsilon;
-    for (int64_t i = u->begin; i < u->end; i++) {
-        const mirt__real g = mirt__ref_gradient(u, i), size = mirt__fabs(g);
-        const mirt__real m = u->slot[0][i] + (g - u->slot[0][i]) * new_1;
-        const mirt__real faded = u->slot[1][i] - u->slot[1][i] * new_2, norm = faded > size ? faded : size;
-        u->slot[0][i] = m;
-        u->slot[1][i] = norm;
-        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - m * rate / (norm + epsilon));
-    }
+MIRT__LIB MIRT__REF_STEP(nadam) {
+    const mirt__real m = mirt__ref_average(u, 0, i, g, u->new_1), v = mirt__ref_average(u, 1, i, g * g, u->new_2);
+    (void)weight;
+    return (u->learning_rate * m + u->momentum * g) / (mirt__sqrt(v) + u->epsilon);
 }
 
-MIRT__LIB void mirt__ref_lion(const mirt__update *u) {
-    const mirt__real rate = u->learning_rate, new_1 = u->new_1, new_2 = u->new_2;
-    for (int64_t i = u->begin; i < u->end; i++) {
-        const mirt__real m = u->slot[0][i], ahead = mirt__ref_gradient(u, i) - m, way = m + ahead * new_1;
-        u->slot[0][i] = m + ahead * new_2;
-        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - rate * (way > 0 ? 1 : way < 0 ? -1 : way));
-    }
+MIRT__LIB MIRT__REF_STEP(adagrad) {
+    const mirt__real v = u->slot[0][i] += g * g;
+    (void)weight;
+    return u->learning_rate * g / mirt__sqrt(v + u->epsilon);
+}
+
+MIRT__LIB MIRT__REF_STEP(adamax) {
+    const mirt__real m = mirt__ref_average(u, 0, i, g, u->new_1), size = mirt__fabs(g),
+                     faded = u->slot[1][i] - u->slot[1][i] * u->new_2, norm = faded > size ? faded : size;
+    (void)weight;
+    u->slot[1][i] = norm;
+    return m * u->learning_rate / (norm + u->epsilon);
+}
+
+MIRT__LIB MIRT__REF_STEP(lion) {
+    const mirt__real m = u->slot[0][i], ahead = g - m, way = m + ahead * u->new_1;
+    (void)weight;
+    u->slot[0][i] = m + ahead * u->new_2;
+    return u->learning_rate * (way > 0 ? 1 : way < 0 ? -1 : way);
+}
+
+MIRT__LIB MIRT__REF_STEP(adadelta) {
+    const mirt__real v = mirt__ref_average(u, 0, i, g * g, u->new_1),
+                     step = mirt__sqrt(u->slot[1][i] + u->epsilon) * g / mirt__sqrt(v + u->epsilon);
+    (void)weight;
+    mirt__ref_average(u, 1, i, step * step, u->new_1);
+    return u->learning_rate * step;
+}
+
+MIRT__LIB MIRT__REF_STEP(schedule_free) {
+    const mirt__real z = u->first ? u->weight[0][i] : u->slot[0][i], v = mirt__ref_average(u, 1, i, g * g, u->new_2),
+                     step = u->learning_rate * g / (mirt__sqrt(v) + u->epsilon);
+    u->slot[0][i] = z - step;
+    return u->new_1 * (weight - z) + u->momentum * step;
+}
+
+MIRT__LIB MIRT__REF_STEP(ftrl) {
+    const mirt__real n = u->slot[0][i] + g * g, l1 = u->new_1,
+                     rise = (mirt__sqrt(n) - mirt__sqrt(u->slot[0][i])) * u->momentum;
+    const mirt__real linear = u->slot[1][i] += g + (u->new_2 - rise) * weight;
+    const mirt__real clipped = linear > l1 ? l1 : linear < -l1 ? -l1 : linear;
+    u->slot[0][i] = n;
+    return weight - (clipped - linear) * u->learning_rate / (mirt__sqrt(n) + u->epsilon);
 }
 
 /* >>section kernels/reference_move.c */
@@ -9222,13 +9220,6 @@ static mirt__real mirt__ref_unclipped(mirt__real p) {
     return p < mirt__ref_smallest || p > mirt__ref_largest ? (mirt__real)0 : (mirt__real)1;
 }
 
-/* log(sum of exp(x)) minus the largest x. */
-static mirt__real mirt__ref_log_sum(const mirt__real *x, int64_t n, mirt__real largest) {
-    mirt__real sum = 0;
-    for (int64_t j = 0; j < n; j++) sum += mirt__exp(x[j] - largest);
-    return mirt__ln(sum);
-}
-
 /* Options as mirt__real. */
 static mirt__real mirt__ref_smoothing(const mirt__loss *l) { return (mirt__real)l->how.label_smoothing; }
 
@@ -9241,152 +9232,52 @@ static mirt__real mirt__ref_target(const mirt__loss *l, int64_t r, int64_t j) {
     return t * (1 - s) + s / (mirt__real)l->n;
 }
 
-static bool mirt__ref_ignored(const mirt__loss *l, int64_t r) {
-    return l->how.has_ignore_class && ((const int32_t *)l->labels)[r] == l->how.ignore_class;
-}
-
-/* -log of the probability of the label of row r. Keras normalizes clipped probabilities again. */
-static mirt__real mirt__ref_sparse_categorical_crossentropy(const mirt__loss *l, int64_t r) {
+/* The crossentropy of row r: the sum of -t * log of the probability of each class; classes with t = 0 are ignored.
+   Keras divides probabilities by their sum after clipping them where labels are class numbers, and before it
+   otherwise. */
+static void mirt__ref_crossentropy(const mirt__loss *l, int64_t r) {
     const mirt__real *x = l->x + r * l->n, largest = mirt__ref_max(x, l->n);
-    mirt__real sum = 0, loss = 0;
-    if (mirt__ref_ignored(l, r)) return 0;
-    for (int64_t j = 0; !l->how.from_logits && j < l->n; j++) sum += mirt__ref_clip(x[j]);
-    const mirt__real log_sum = l->how.from_logits ? mirt__ref_log_sum(x, l->n, largest) : mirt__ln(sum);
+    const bool logits = l->how.from_logits, sparse = l->kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    mirt__real sum = 0;
+    l->loss[r] = 0;
+    if (sparse && l->how.has_ignore_class && ((const int32_t *)l->labels)[r] == l->how.ignore_class) return;
+    for (int64_t j = 0; j < l->n; j++)
+        sum += logits ? mirt__exp(x[j] - largest) : sparse ? mirt__ref_clip(x[j]) : x[j];
     for (int64_t j = 0; j < l->n; j++) {
         const mirt__real t = mirt__ref_target(l, r, j);
         if (t == 0) continue;
-        loss += t * (log_sum - (l->how.from_logits ? x[j] - largest : mirt__ln(mirt__ref_clip(x[j]))));
-    }
-    return loss;
-}
-
-/* d loss / d x of row r, into dx. */
-static void mirt__ref_sparse_categorical_crossentropy_grad(const mirt__loss *l, int64_t r) {
-    const mirt__real *x = l->x + r * l->n;
-    const bool logits = l->how.from_logits;
-    mirt__real *dx = l->dx + r * l->n, largest = mirt__ref_max(x, l->n), sum = 0;
-    for (int64_t j = 0; j < l->n; j++) sum += logits ? mirt__exp(x[j] - largest) : mirt__ref_clip(x[j]);
-    for (int64_t j = 0; j < l->n; j++) {
-        const mirt__real t = mirt__ref_target(l, r, j);
-        if (mirt__ref_ignored(l, r)) dx[j] = 0;
-        else if (logits) dx[j] = mirt__exp(x[j] - largest) / sum - t;
-        else dx[j] = mirt__ref_unclipped(x[j]) * (1 / sum - t / mirt__ref_clip(x[j]));
+        if (logits) l->loss[r] += t * (mirt__ln(sum) - (x[j] - largest));
+        else if (sparse) l->loss[r] += t * (mirt__ln(sum) - mirt__ln(mirt__ref_clip(x[j])));
+        else l->loss[r] -= t * mirt__ln(mirt__ref_clip(x[j] / sum));
     }
 }
 
-/* The sum of -t * log of the probability of each class; classes with t = 0 are ignored. */
-static mirt__real mirt__ref_categorical_crossentropy(const mirt__loss *l, int64_t r) {
-    const mirt__real *x = l->x + r * l->n;
-    mirt__real loss = 0;
-    if (l->how.from_logits) {
-        mirt__real largest = mirt__ref_max(x, l->n), log_sum = mirt__ref_log_sum(x, l->n, largest);
-        for (int64_t j = 0; j < l->n; j++) {
-            const mirt__real t = mirt__ref_target(l, r, j);
-            loss += t == 0 ? 0 : t * (log_sum - (x[j] - largest));
-        }
-        return loss;
-    }
-    mirt__real sum = 0;
-    for (int64_t j = 0; j < l->n; j++) sum += x[j];
-    for (int64_t j = 0; j < l->n; j++) loss -= mirt__ref_target(l, r, j) * mirt__ln(mirt__ref_clip(x[j] / sum));
-    return loss;
-}
-
-static void mirt__ref_categorical_crossentropy_grad(const mirt__loss *l, int64_t r) {
-    const mirt__real *x = l->x + r * l->n;
-    mirt__real *dx = l->dx + r * l->n, largest = mirt__ref_max(x, l->n), sum = 0, total = 0;
-    for (int64_t j = 0; j < l->n; j++) sum += l->how.from_logits ? mirt__exp(x[j] - largest) : x[j];
-    if (l->how.from_logits) {
-        for (int64_t j = 0; j < l->n; j++) total += mirt__ref_target(l, r, j);
-        for (int64_t j = 0; j < l->n; j++)
-            dx[j] = mirt__exp(x[j] - largest) / sum * total - mirt__ref_target(l, r, j);
-        return;
-    }
-    /* With q = x / sum and g = d loss / d q: dx = (g - sum of g q) / sum. */
-    for (int64_t j = 0; j < l->n; j++) {
-        mirt__real q = x[j] / sum;
-        dx[j] = -mirt__ref_target(l, r, j) / mirt__ref_clip(q) * mirt__ref_unclipped(q);
-        total += dx[j] * q;
-    }
-    for (int64_t j = 0; j < l->n; j++) dx[j] = (dx[j] - total) / sum;
-}
-
-/* The probability of class j: softmax of logits, otherwise its share of the sum. */
-static mirt__real mirt__ref_share(const mirt__loss *l, int64_t r, int64_t j) {
+/* d loss / d x of row r, into dx. Of probabilities that are clipped last, with q = x / sum and g = d loss / d q:
+   dx = (g - sum of g q) / sum. */
+static void mirt__ref_crossentropy_grad(const mirt__loss *l, int64_t r) {
     const mirt__real *x = l->x + r * l->n, largest = mirt__ref_max(x, l->n);
-    mirt__real sum = 0;
-    for (int64_t k = 0; k < l->n; k++) sum += l->how.from_logits ? mirt__exp(x[k] - largest) : x[k];
-    return (l->how.from_logits ? mirt__exp(x[j] - largest) : x[j]) / sum;
-}
-
-/* m^gamma, and its derivative by m without the infinite one at 0. */
-static mirt__real mirt__ref_focus(const mirt__loss *l, mirt__real m) { return mirt__pow(m, (mirt__real)l->how.gamma); }
-static mirt__real mirt__ref_focus_grad(const mirt__loss *l, mirt__real m) {
-    const mirt__real gamma = (mirt__real)l->how.gamma;
-    return m == 0 || gamma == 0 ? 0 : gamma * mirt__pow(m, gamma - 1);
-}
-
-/* The sum of -t * log q * alpha * (1 - q)^gamma over classes. Lin et al. 2018. */
-static mirt__real mirt__ref_categorical_focal_crossentropy(const mirt__loss *l, int64_t r) {
-    mirt__real loss = 0;
-    for (int64_t j = 0; j < l->n; j++) {
-        const mirt__real q = mirt__ref_clip(mirt__ref_share(l, r, j));
-        loss -= mirt__ref_target(l, r, j) * mirt__ln(q) * (mirt__real)l->how.alpha * mirt__ref_focus(l, 1 - q);
-    }
-    return loss;
-}
-
-/* With g = d loss / d q: of logits dx = q (g - sum of g q), otherwise dx = (g - sum of g q) / sum. */
-static void mirt__ref_categorical_focal_crossentropy_grad(const mirt__loss *l, int64_t r) {
-    const mirt__real *x = l->x + r * l->n;
+    const bool logits = l->how.from_logits, sparse = l->kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    const bool ignored = sparse && l->how.has_ignore_class &&
+                         ((const int32_t *)l->labels)[r] == l->how.ignore_class;
     mirt__real *dx = l->dx + r * l->n, sum = 0, total = 0;
+    for (int64_t j = 0; j < l->n; j++)
+        sum += logits ? mirt__exp(x[j] - largest) : sparse ? mirt__ref_clip(x[j]) : x[j];
     for (int64_t j = 0; j < l->n; j++) {
-        const mirt__real q = mirt__ref_share(l, r, j), t = mirt__ref_target(l, r, j);
-        dx[j] = mirt__ref_unclipped(q) * (mirt__real)l->how.alpha * t *
-                (mirt__ref_focus_grad(l, 1 - q) * mirt__ln(mirt__ref_clip(q)) - mirt__ref_focus(l, 1 - q) / q);
-        sum += x[j];
-        total += mirt__ref_unclipped(q) == 0 ? 0 : dx[j] * q;
+        const mirt__real t = mirt__ref_target(l, r, j), q = x[j] / sum;
+        if (logits) dx[j] = -t;
+        else if (sparse) dx[j] = mirt__ref_unclipped(x[j]) * (1 / sum - t / mirt__ref_clip(x[j]));
+        else dx[j] = -t / mirt__ref_clip(q) * mirt__ref_unclipped(q);
+        total += logits ? t : dx[j] * q;
     }
     for (int64_t j = 0; j < l->n; j++) {
-        if (mirt__ref_unclipped(mirt__ref_share(l, r, j)) == 0) dx[j] = 0;
-        dx[j] = (dx[j] - total) * (l->how.from_logits ? mirt__ref_share(l, r, j) : 1 / sum);
+        if (ignored) dx[j] = 0;
+        else if (logits) dx[j] += mirt__exp(x[j] - largest) / sum * total;
+        else if (!sparse) dx[j] = (dx[j] - total) / sum;
     }
 }
 
-/* 1 / norm, of which Keras takes at most 1e7. */
-static mirt__real mirt__ref_inverse_norm(mirt__real squares) {
-    const mirt__real inverse = 1 / mirt__sqrt(squares);
-    return inverse > (mirt__real)1e7 ? (mirt__real)1e7 : inverse;
-}
-
-/* -cos of the angle between x and t. */
-static mirt__real mirt__ref_cosine_similarity(const mirt__loss *l, int64_t r) {
-    const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
-    mirt__real product = 0, squares[2] = {0, 0};
-    for (int64_t j = 0; j < l->n; j++) {
-        squares[0] += x[j] * x[j];
-        squares[1] += t[j] * t[j];
-    }
-    const mirt__real of_x = mirt__ref_inverse_norm(squares[0]), of_t = mirt__ref_inverse_norm(squares[1]);
-    for (int64_t j = 0; j < l->n; j++) product += (t[j] * of_t) * (x[j] * of_x);
-    return -product;
-}
-
-static void mirt__ref_cosine_similarity_grad(const mirt__loss *l, int64_t r) {
-    const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
-    mirt__real *dx = l->dx + r * l->n, product = 0, squares[2] = {0, 0};
-    for (int64_t j = 0; j < l->n; j++) {
-        squares[0] += x[j] * x[j];
-        squares[1] += t[j] * t[j];
-    }
-    const mirt__real of_x = mirt__ref_inverse_norm(squares[0]), of_t = mirt__ref_inverse_norm(squares[1]);
-    for (int64_t j = 0; j < l->n; j++) product += (t[j] * of_t) * (x[j] * of_x);
-    if (1 / mirt__sqrt(squares[0]) > (mirt__real)1e7) product = 0; /* the bound does not depend on x */
-    for (int64_t j = 0; j < l->n; j++) dx[j] = (product * (x[j] * of_x) - t[j] * of_t) * of_x;
-}
-
-/* Losses of ELEMENTS and SUMS: the function whose mean or sum is the loss, and its derivative by x. from_logits: x goes
-   into the activation of MIRT_LOSS_LIST first. */
+/* The function whose mean is the loss, and its derivative by x. from_logits: x goes into the activation of
+   MIRT_LOSS_LIST first. */
 
 /* Labels are drawn towards 1/2. */
 static mirt__real mirt__ref_binary_target(const mirt__loss *l, mirt__real t) {
@@ -9415,130 +9306,34 @@ static mirt__real mirt__ref_mean_squared_error_grad(const mirt__loss *l, mirt__r
     return 2 * (x - t);
 }
 
-static mirt__real mirt__ref_mean_absolute_error(const mirt__loss *l, mirt__real x, mirt__real t) {
-    (void)l;
-    return mirt__fabs(x - t);
-}
-static mirt__real mirt__ref_mean_absolute_error_grad(const mirt__loss *l, mirt__real x, mirt__real t) {
-    (void)l;
-    return x > t ? (mirt__real)1 : x < t ? (mirt__real)-1 : x - t;
-}
-
-/* Squared up to delta, straight beyond it. */
-static mirt__real mirt__ref_huber(const mirt__loss *l, mirt__real x, mirt__real t) {
-    const mirt__real e = x - t, off = mirt__fabs(e), delta = (mirt__real)l->how.delta;
-    return off <= delta ? e * e / 2 : delta * off - delta * delta / 2;
-}
-static mirt__real mirt__ref_huber_grad(const mirt__loss *l, mirt__real x, mirt__real t) {
-    const mirt__real e = x - t, delta = (mirt__real)l->how.delta;
-    return e > delta ? delta : e < -delta ? -delta : e;
-}
-
-/* max(1 - t x, 0) with labels of -1 and 1; 0 is -1, as Keras has it where all labels are 0 or 1. */
-static mirt__real mirt__ref_hinge(const mirt__loss *l, mirt__real x, mirt__real t) {
-    const mirt__real m = 1 - (t == 0 ? -1 : t) * x;
-    (void)l;
-    return m < 0 ? 0 : m;
-}
-static mirt__real mirt__ref_hinge_grad(const mirt__loss *l, mirt__real x, mirt__real t) {
-    return mirt__ref_hinge(l, x, t) > 0 ? (t == 0 ? 1 : -t) : 0;
-}
-static mirt__real mirt__ref_squared_hinge(const mirt__loss *l, mirt__real x, mirt__real t) {
-    return mirt__ref_hinge(l, x, t) * mirt__ref_hinge(l, x, t);
-}
-static mirt__real mirt__ref_squared_hinge_grad(const mirt__loss *l, mirt__real x, mirt__real t) {
-    return 2 * mirt__ref_hinge(l, x, t) * (t == 0 ? 1 : -t);
-}
-
-/* log(cosh(x - t)) in the form that cannot overflow. */
-static mirt__real mirt__ref_log_cosh(const mirt__loss *l, mirt__real x, mirt__real t) {
-    const mirt__real off = mirt__fabs(x - t);
-    (void)l;
-    return off + mirt__log1p(mirt__exp(-2 * off)) - mirt__ln((mirt__real)2);
-}
-static mirt__real mirt__ref_log_cosh_grad(const mirt__loss *l, mirt__real x, mirt__real t) {
-    (void)l;
-    return mirt__tanh(x - t);
-}
-
-/* t log(t / x), both between 1e-7 and 1. */
-static mirt__real mirt__ref_kl_clip(mirt__real p) {
-    return p < mirt__ref_smallest ? mirt__ref_smallest : p > 1 ? (mirt__real)1 : p;
-}
-static mirt__real mirt__ref_kl_divergence(const mirt__loss *l, mirt__real x, mirt__real t) {
-    (void)l;
-    return mirt__ref_kl_clip(t) * mirt__ln(mirt__ref_kl_clip(t) / mirt__ref_kl_clip(x));
-}
-static mirt__real mirt__ref_kl_divergence_grad(const mirt__loss *l, mirt__real x, mirt__real t) {
-    (void)l;
-    return x < mirt__ref_smallest || x > 1 ? 0 : -mirt__ref_kl_clip(t) / x;
-}
-
-/* m^gamma times the binary crossentropy, where m is the probability of the wrong class; Keras takes it as it is, not
-   clipped. With apply_class_balancing class 1 weighs alpha and class 0 the rest. */
-static mirt__real mirt__ref_balance(const mirt__loss *l, mirt__real t) {
-    const mirt__real alpha = (mirt__real)l->how.alpha;
-    return l->how.apply_class_balancing ? t * alpha + (1 - t) * (1 - alpha) : 1;
-}
-static mirt__real mirt__ref_binary_focal_crossentropy(const mirt__loss *l, mirt__real x, mirt__real label) {
-    const mirt__real p = l->how.from_logits ? mirt__ref_activate(MIRT_SIGMOID, x) : x,
-                     q = l->how.from_logits ? mirt__ref_activate(MIRT_SIGMOID, -x) : 1 - x,
-                     t = mirt__ref_binary_target(l, label), m = t * q + (1 - t) * p;
-    return mirt__ref_balance(l, t) * mirt__ref_focus(l, m) * mirt__ref_binary_crossentropy(l, x, label);
-}
-static mirt__real mirt__ref_binary_focal_crossentropy_grad(const mirt__loss *l, mirt__real x, mirt__real label) {
-    const mirt__real p = l->how.from_logits ? mirt__ref_activate(MIRT_SIGMOID, x) : x,
-                     q = l->how.from_logits ? mirt__ref_activate(MIRT_SIGMOID, -x) : 1 - x,
-                     t = mirt__ref_binary_target(l, label), m = t * q + (1 - t) * p;
-    const mirt__real dm = (1 - 2 * t) * (l->how.from_logits ? p * q : 1);
-    return mirt__ref_balance(l, t) * (mirt__ref_focus(l, m) * mirt__ref_binary_crossentropy_grad(l, x, label) +
-                                      mirt__ref_focus_grad(l, m) * dm * mirt__ref_binary_crossentropy(l, x, label));
-}
-
 typedef mirt__real (*mirt__ref_element)(const mirt__loss *l, mirt__real x, mirt__real t);
 
-static mirt__real mirt__ref_mean(const mirt__loss *l, int64_t r, int64_t n, mirt__ref_element element) {
+static void mirt__ref_mean(const mirt__loss *l, int64_t r, mirt__ref_element element, mirt__ref_element grad) {
     const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
     mirt__real loss = 0;
-    for (int64_t j = 0; j < l->n; j++) loss += element(l, x[j], t[j]);
-    return loss / (mirt__real)n;
+    for (int64_t j = 0; j < l->n; j++) {
+        if (l->dx) l->dx[r * l->n + j] = grad(l, x[j], t[j]) / (mirt__real)l->n;
+        else loss += element(l, x[j], t[j]);
+    }
+    if (!l->dx) l->loss[r] = loss / (mirt__real)l->n;
 }
 
-static void mirt__ref_mean_grad(const mirt__loss *l, int64_t r, int64_t n, mirt__ref_element grad) {
-    const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
-    for (int64_t j = 0; j < l->n; j++) l->dx[r * l->n + j] = grad(l, x[j], t[j]) / (mirt__real)n;
-}
-
-static mirt__real mirt__ref_no_loss(void) { return 0; }
-
-#define MIRT__REF_SPARSE(name, grad) mirt__ref_##name##grad(l, r)
-#define MIRT__REF_CATEGORICAL MIRT__REF_SPARSE
-#define MIRT__REF_VECTORS MIRT__REF_SPARSE
-#define MIRT__REF_ELEMENTS(name, grad) mirt__ref_mean##grad(l, r, l->n, mirt__ref_##name##grad)
-#define MIRT__REF_SUMS(name, grad) mirt__ref_mean##grad(l, r, 1, mirt__ref_##name##grad)
-#define MIRT__REF_RECORDED(name, grad) mirt__ref_no_loss()
-#define MIRT__REF_LOSS(kind, name, labels, activation) \
-    case kind: \
-        if (l->dx) MIRT__REF_##labels(name, _grad); \
-        else l->loss[r] = MIRT__REF_##labels(name, ); \
-        break;
 MIRT__LIB void mirt__ref_loss(const mirt__loss *l) {
     for (int64_t r = 0; r < l->rows; r++) {
         switch (l->kind) {
-        MIRT_LOSS_LIST(MIRT__REF_LOSS)
-        case MIRT_LOSS_NONE:
-        case MIRT__LOSS_COUNT: break;
+        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
+        case MIRT_CATEGORICAL_CROSSENTROPY:
+            if (l->dx) mirt__ref_crossentropy_grad(l, r);
+            else mirt__ref_crossentropy(l, r);
+            break;
+        case MIRT_BINARY_CROSSENTROPY:
+            mirt__ref_mean(l, r, mirt__ref_binary_crossentropy, mirt__ref_binary_crossentropy_grad);
+            break;
+        default: mirt__ref_mean(l, r, mirt__ref_mean_squared_error, mirt__ref_mean_squared_error_grad);
         }
         for (int64_t j = 0; l->dx && j < l->n; j++) l->dx[r * l->n + j] *= l->dloss[r];
     }
 }
-#undef MIRT__REF_SPARSE
-#undef MIRT__REF_CATEGORICAL
-#undef MIRT__REF_VECTORS
-#undef MIRT__REF_ELEMENTS
-#undef MIRT__REF_SUMS
-#undef MIRT__REF_RECORDED
-#undef MIRT__REF_LOSS
 
 MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *a) {
     const mirt__real *labels = (const mirt__real *)a->labels;
@@ -9750,8 +9545,6 @@ MIRT__LIB int64_t mirt__common_step(int64_t size) {
     return size <= 0 || size > MIRT__GRAIN ? 1 : MIRT__GRAIN / size;
 }
 
-static float mirt__common_hard_sigmoid(float x) { return (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6; }
-
 #define MIRT__UNARY_LOOP(expression) \
     MIRT__INDEPENDENT \
     for (int64_t i = begin; i < end; i++) { \
@@ -9760,7 +9553,6 @@ static float mirt__common_hard_sigmoid(float x) { return (x < -3 ? 0 : x > 3 ? 6
     }
 #define MIRT__UNARY_COPY \
     if (px != y) memcpy(y + begin, px + begin, (size_t)(end - begin) * sizeof(float));
-#define MIRT__UNARY_VECTOR(name) call->simd->unary(u->kind, px + begin, y + begin, end - begin);
 #define MIRT__UNARY_ACTIVATION(kind) call->simd->activate(kind, scale, px + begin, y + begin, end - begin);
 #define MIRT__UNARY_CASE(number, id, label, function, reference, fast, ...) \
     case MIRT__##id: \
@@ -9778,7 +9570,6 @@ static void mirt__common_unary_range(const void *args, int64_t begin, int64_t en
 
 #undef MIRT__UNARY_LOOP
 #undef MIRT__UNARY_COPY
-#undef MIRT__UNARY_VECTOR
 #undef MIRT__UNARY_ACTIVATION
 #undef MIRT__UNARY_CASE
 
@@ -10772,51 +10563,6 @@ static float mirt__common_categorical_crossentropy(const mirt__simd *simd, const
     return loss;
 }
 
-static float mirt__common_categorical_focal_crossentropy(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
-    const float *x = l->x + r * l->n, *label = (const float *)l->labels + r * l->n, even = 1 / (float)l->n;
-    const float largest = mirt__common_max(x, l->n);
-    const float log_sum = l->how.from_logits ? mirt__common_log_sum(simd, x, l->n, largest) : 0,
-                sum = l->how.from_logits ? 1 : mirt__common_total(x, l->n);
-    float loss = 0;
-    for (int64_t j = 0; j < l->n; j++) {
-        const float q = l->how.from_logits ? expf(x[j] - largest - log_sum) : x[j] / sum;
-        loss += mirt__focal(&l->how, q, mirt__smoothed(&l->how, label[j], even));
-    }
-    return loss;
-}
-
-/* What cosine similarity is made of. */
-typedef struct mirt__common_angle {
-    float squares, of_x, of_t, product; /* of x, 1 / norms, the cosine */
-} mirt__common_angle;
-static mirt__common_angle mirt__common_angle_of(const mirt__loss *l, int64_t r) {
-    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
-    mirt__common_angle a = {0, 0, 0, 0};
-    float squares = 0;
-    for (int64_t j = 0; j < l->n; j++) {
-        a.squares += x[j] * x[j];
-        squares += t[j] * t[j];
-    }
-    a.of_x = mirt__inverse_norm(a.squares);
-    a.of_t = mirt__inverse_norm(squares);
-    for (int64_t j = 0; j < l->n; j++) a.product += (t[j] * a.of_t) * (x[j] * a.of_x);
-    return a;
-}
-static float mirt__common_cosine_similarity(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
-    (void)simd;
-    return -mirt__common_angle_of(l, r).product;
-}
-
-/* Inlined, so that the loops contain the called function; the copy of the options cannot be what dx points to. */
-MIRT__INLINE float mirt__common_mean(const mirt__loss *l, int64_t r, float n,
-                                     float (*element)(const mirt_loss_options *how, float x, float t)) {
-    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
-    const mirt_loss_options how = l->how;
-    float loss = 0;
-    for (int64_t j = 0; j < l->n; j++) loss += element(&how, x[j], t[j]);
-    return loss / n;
-}
-
 /* The gradient of row r. */
 static void mirt__common_sparse_categorical_crossentropy_grad(const mirt__simd *simd, const mirt__loss *l,
                                                               int64_t r) {
@@ -10860,52 +10606,24 @@ static void mirt__common_categorical_crossentropy_grad(const mirt__simd *simd, c
     for (int64_t j = 0; j < l->n; j++) dx[j] = scale * ((dx[j] - total) / sum);
 }
 
-static void mirt__common_categorical_focal_crossentropy_grad(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
-    const float *x = l->x + r * l->n, *label = (const float *)l->labels + r * l->n, scale = l->dloss[r];
-    const float even = 1 / (float)l->n, sum = l->how.from_logits ? 1 : mirt__common_total(x, l->n);
-    float *dx = l->dx + r * l->n, total = 0;
-    if (l->how.from_logits) mirt__common_softmax_row(simd, x, dx, l->n);
-    for (int64_t j = 0; !l->how.from_logits && j < l->n; j++) dx[j] = x[j] / sum;
-    for (int64_t j = 0; j < l->n; j++)
-        total += mirt__focal_grad(&l->how, dx[j], mirt__smoothed(&l->how, label[j], even)) * dx[j];
-    for (int64_t j = 0; j < l->n; j++) {
-        const float g = mirt__focal_grad(&l->how, dx[j], mirt__smoothed(&l->how, label[j], even)) - total;
-        dx[j] = scale * (l->how.from_logits ? dx[j] * g : g / sum);
-    }
-}
-
-static void mirt__common_cosine_similarity_grad(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
-    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n, scale = l->dloss[r];
-    mirt__common_angle a = mirt__common_angle_of(l, r);
-    (void)simd;
-    if (mirt__is_short(a.squares)) a.product = 0;
-    for (int64_t j = 0; j < l->n; j++)
-        l->dx[r * l->n + j] = scale * ((a.product * (x[j] * a.of_x) - t[j] * a.of_t) * a.of_x);
-}
-
-MIRT__INLINE void mirt__common_mean_grad(const mirt__loss *l, int64_t r, float n,
-                                         float (*element)(const mirt_loss_options *how, float x, float t, float scale,
-                                                          float n)) {
-    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
-    const float scale = l->dloss[r];
+/* Inlined, so that the loops contain the called function; the copy of the options cannot be what dx points to. */
+MIRT__INLINE void mirt__common_mean(const mirt__loss *l, int64_t r,
+                                    float (*element)(const mirt_loss_options *how, float x, float t),
+                                    float (*grad)(const mirt_loss_options *how, float x, float t, float scale,
+                                                  float n)) {
+    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n, n = (float)l->n;
     const mirt_loss_options how = l->how;
-    float *dx = l->dx + r * l->n;
-    for (int64_t j = 0, count = l->n; j < count; j++) dx[j] = element(&how, x[j], t[j], scale, n);
+    float loss = 0;
+    if (l->dx) {
+        const float scale = l->dloss[r];
+        float *dx = l->dx + r * l->n;
+        for (int64_t j = 0, count = l->n; j < count; j++) dx[j] = grad(&how, x[j], t[j], scale, n);
+        return;
+    }
+    for (int64_t j = 0; j < l->n; j++) loss += element(&how, x[j], t[j]);
+    l->loss[r] = loss / n;
 }
 
-/* The labels of its row in MIRT_LOSS_LIST determine whether a loss is a function of rows, or the mean or sum of a
-   function of elements. */
-#define MIRT__COMMON_SPARSE(name, grad) mirt__common_##name##grad(call->simd, l, r)
-#define MIRT__COMMON_CATEGORICAL MIRT__COMMON_SPARSE
-#define MIRT__COMMON_VECTORS MIRT__COMMON_SPARSE
-#define MIRT__COMMON_ELEMENTS(name, grad) mirt__common_mean##grad(l, r, (float)l->n, mirt__##name##grad)
-#define MIRT__COMMON_SUMS(name, grad) mirt__common_mean##grad(l, r, 1, mirt__##name##grad)
-#define MIRT__COMMON_RECORDED(name, grad) mirt__no_loss()
-#define MIRT__COMMON_LOSS(kind, name, labels, activation) \
-    case kind: \
-        if (l->dx) MIRT__COMMON_##labels(name, _grad); \
-        else l->loss[r] = MIRT__COMMON_##labels(name, ); \
-        break;
 /* Losses of rows, or gradients if there is a dx. */
 static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_call *call = (const mirt__common_call *)args;
@@ -10913,19 +10631,21 @@ static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end,
     (void)scratch;
     for (int64_t r = begin; r < end; r++) {
         switch (l->kind) {
-        MIRT_LOSS_LIST(MIRT__COMMON_LOSS)
-        case MIRT_LOSS_NONE:
-        case MIRT__LOSS_COUNT: break;
+        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
+            if (l->dx) mirt__common_sparse_categorical_crossentropy_grad(call->simd, l, r);
+            else l->loss[r] = mirt__common_sparse_categorical_crossentropy(call->simd, l, r);
+            break;
+        case MIRT_CATEGORICAL_CROSSENTROPY:
+            if (l->dx) mirt__common_categorical_crossentropy_grad(call->simd, l, r);
+            else l->loss[r] = mirt__common_categorical_crossentropy(call->simd, l, r);
+            break;
+        case MIRT_BINARY_CROSSENTROPY:
+            mirt__common_mean(l, r, mirt__binary_crossentropy, mirt__binary_crossentropy_grad);
+            break;
+        default: mirt__common_mean(l, r, mirt__mean_squared_error, mirt__mean_squared_error_grad);
         }
     }
 }
-#undef MIRT__COMMON_SPARSE
-#undef MIRT__COMMON_CATEGORICAL
-#undef MIRT__COMMON_VECTORS
-#undef MIRT__COMMON_ELEMENTS
-#undef MIRT__COMMON_SUMS
-#undef MIRT__COMMON_RECORDED
-#undef MIRT__COMMON_LOSS
 
 MIRT__LIB void mirt__fast_loss(const mirt__simd *simd, const mirt__loss *args, const mirt__where *where) {
     const mirt__common_call call = {args, simd};
@@ -12090,6 +11810,85 @@ MIRT__TRAINING_LIB void mirt__partial_sums_run(mirt__team *team, const mirt__con
 /* Ends kernels or their drivers. */
 MIRT__KERNELS_END
 
+/* >>section kernels/simd_tile.h */
+
+#ifndef MIRT__SIMD_TILE_H
+#define MIRT__SIMD_TILE_H
+/* Of what the tiles of an instruction set consist (simd_tile.inc). */
+
+/* Accumulators are variables instead of an array, which gcc would keep in memory. Each tile is expanded with its own
+   rows and vectors: MIRT__R3(V, X) is V(X, 0) V(X, 1) V(X, 2), and MIRT__V2(X, i) is X(i, 0) X(i, 1). */
+#define MIRT__R1(V, X) V(X, 0)
+#define MIRT__R2(V, X) MIRT__R1(V, X) V(X, 1)
+#define MIRT__R3(V, X) MIRT__R2(V, X) V(X, 2)
+#define MIRT__R4(V, X) MIRT__R3(V, X) V(X, 3)
+#define MIRT__R5(V, X) MIRT__R4(V, X) V(X, 4)
+#define MIRT__R6(V, X) MIRT__R5(V, X) V(X, 5)
+#define MIRT__R7(V, X) MIRT__R6(V, X) V(X, 6)
+#define MIRT__R8(V, X) MIRT__R7(V, X) V(X, 7)
+#define MIRT__R9(V, X) MIRT__R8(V, X) V(X, 8)
+#define MIRT__R10(V, X) MIRT__R9(V, X) V(X, 9)
+#define MIRT__R11(V, X) MIRT__R10(V, X) V(X, 10)
+#define MIRT__R12(V, X) MIRT__R11(V, X) V(X, 11)
+#define MIRT__R13(V, X) MIRT__R12(V, X) V(X, 12)
+#define MIRT__R14(V, X) MIRT__R13(V, X) V(X, 13)
+#define MIRT__V1(X, i) X(i, 0)
+#define MIRT__V2(X, i) X(i, 0) X(i, 1)
+#define MIRT__V4(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
+#define MIRT__ROW_OF_A(X, i) const float *a##i = tile->a[i];
+#define MIRT__ROW_OF_B(i, j) const MIRT__VEC b##j = MIRT__K(load)(b + j * MIRT__LANES);
+#define MIRT__CLEAR(i, j) MIRT__VEC s##i##_##j = MIRT__K(zero)();
+#define MIRT__RELOAD(i, j) s##i##_##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#define MIRT__TILE_ADD(i, j) s##i##_##j = MIRT__PRODUCT(x, b##j, s##i##_##j);
+#define MIRT__STEP(V, i) \
+    { \
+        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
+        V(MIRT__TILE_ADD, i) \
+    }
+#define MIRT__HALF_STEP(V, i) \
+    { \
+        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
+        MIRT__TILE_ADD(i, 0) \
+        s##i##_1 = MIRT__HALF_PRODUCT(x, b1, s##i##_1); \
+    }
+#define MIRT__SPILL(i, j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##_##j);
+#define MIRT__HALF_SPILL(X, i) \
+    MIRT__SPILL(i, 0) \
+    MIRT__K(store)(tile->c[i] + tile->column + MIRT__LANES, MIRT__HALF_WHOLE(s##i##_1));
+/* step(vectors, i) and spill(X, i): of one row */
+#define MIRT__TILE_OF(rows, vectors, V, each_step, spill) \
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { \
+        MIRT__R##rows(MIRT__ROW_OF_A, ) \
+        MIRT__R##rows(V, MIRT__CLEAR) \
+        if (!tile->fresh) { MIRT__R##rows(V, MIRT__RELOAD) } \
+        const float *b = tile->b; \
+        const char *ahead = tile->ahead; \
+        const int64_t b_row = tile->b_row, a_step = tile->a_step, ahead_step = tile->ahead_step; \
+        for (int64_t r = 0; r < tile->run_count; r++) { \
+            int64_t at = tile->runs[r].a; \
+            for (int64_t left = tile->runs[r].length; left > 0; left--) { \
+                V(MIRT__ROW_OF_B, 0) \
+                MIRT__R##rows(each_step, V) \
+                __builtin_prefetch(ahead, 0, 2); \
+                MIRT__MORE_AHEAD_##vectors \
+                ahead += ahead_step; \
+                at += a_step; \
+                b += b_row; \
+            } \
+        } \
+        MIRT__R##rows(spill, MIRT__SPILL) \
+    }
+#define MIRT__MORE_AHEAD_1
+#define MIRT__MORE_AHEAD_2
+#define MIRT__MORE_AHEAD_half
+#define MIRT__MORE_AHEAD_4 __builtin_prefetch(ahead + ahead_step / 2, 0, 2);
+#define MIRT__TILE_1(rows) MIRT__TILE_OF(rows, 1, MIRT__V1, MIRT__STEP, MIRT__V1)
+#define MIRT__TILE_2(rows) MIRT__TILE_OF(rows, 2, MIRT__V2, MIRT__STEP, MIRT__V2)
+#define MIRT__TILE_4(rows) MIRT__TILE_OF(rows, 4, MIRT__V4, MIRT__STEP, MIRT__V4)
+#define MIRT__TILE_half(rows) MIRT__TILE_OF(rows, half, MIRT__V2, MIRT__HALF_STEP, MIRT__HALF_SPILL)
+
+#endif
+
 /* >>section kernels/simd.c */
 
 /* The hot kernels, compiled once for each instruction set with its wrappers. */
@@ -12234,76 +12033,6 @@ MIRT__INLINE __m512 mirt__pick_avx512(const float *four, __m512i place) {
 /* The tiles of an instruction set, named MIRT__P(name). They use its wrappers and MIRT__PRODUCT(x, b, sum), which is
    sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), there
    are tiles of two vectors, the second of which is a half. */
-/* Accumulators are variables instead of an array, which gcc would keep in memory. Each tile is expanded with its own
-   rows and vectors: MIRT__R3(V, X) is V(X, 0) V(X, 1) V(X, 2), and MIRT__V2(X, i) is X(i, 0) X(i, 1). */
-#define MIRT__R1(V, X) V(X, 0)
-#define MIRT__R2(V, X) MIRT__R1(V, X) V(X, 1)
-#define MIRT__R3(V, X) MIRT__R2(V, X) V(X, 2)
-#define MIRT__R4(V, X) MIRT__R3(V, X) V(X, 3)
-#define MIRT__R5(V, X) MIRT__R4(V, X) V(X, 4)
-#define MIRT__R6(V, X) MIRT__R5(V, X) V(X, 5)
-#define MIRT__R7(V, X) MIRT__R6(V, X) V(X, 6)
-#define MIRT__R8(V, X) MIRT__R7(V, X) V(X, 7)
-#define MIRT__R9(V, X) MIRT__R8(V, X) V(X, 8)
-#define MIRT__R10(V, X) MIRT__R9(V, X) V(X, 9)
-#define MIRT__R11(V, X) MIRT__R10(V, X) V(X, 10)
-#define MIRT__R12(V, X) MIRT__R11(V, X) V(X, 11)
-#define MIRT__R13(V, X) MIRT__R12(V, X) V(X, 12)
-#define MIRT__R14(V, X) MIRT__R13(V, X) V(X, 13)
-#define MIRT__V1(X, i) X(i, 0)
-#define MIRT__V2(X, i) X(i, 0) X(i, 1)
-#define MIRT__V4(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
-#define MIRT__ROW_OF_A(X, i) const float *a##i = tile->a[i];
-#define MIRT__ROW_OF_B(i, j) const MIRT__VEC b##j = MIRT__K(load)(b + j * MIRT__LANES);
-#define MIRT__CLEAR(i, j) MIRT__VEC s##i##_##j = MIRT__K(zero)();
-#define MIRT__RELOAD(i, j) s##i##_##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
-#define MIRT__ADD(i, j) s##i##_##j = MIRT__PRODUCT(x, b##j, s##i##_##j);
-#define MIRT__STEP(V, i) \
-    { \
-        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
-        V(MIRT__ADD, i) \
-    }
-#define MIRT__HALF_STEP(V, i) \
-    { \
-        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
-        MIRT__ADD(i, 0) \
-        s##i##_1 = MIRT__HALF_PRODUCT(x, b1, s##i##_1); \
-    }
-#define MIRT__SPILL(i, j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##_##j);
-#define MIRT__HALF_SPILL(X, i) \
-    MIRT__SPILL(i, 0) \
-    MIRT__K(store)(tile->c[i] + tile->column + MIRT__LANES, MIRT__HALF_WHOLE(s##i##_1));
-/* step(vectors, i) and spill(X, i): of one row */
-#define MIRT__TILE_OF(rows, vectors, V, each_step, spill) \
-    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { \
-        MIRT__R##rows(MIRT__ROW_OF_A, ) \
-        MIRT__R##rows(V, MIRT__CLEAR) \
-        if (!tile->fresh) { MIRT__R##rows(V, MIRT__RELOAD) } \
-        const float *b = tile->b; \
-        const char *ahead = tile->ahead; \
-        const int64_t b_row = tile->b_row, a_step = tile->a_step, ahead_step = tile->ahead_step; \
-        for (int64_t r = 0; r < tile->run_count; r++) { \
-            int64_t at = tile->runs[r].a; \
-            for (int64_t left = tile->runs[r].length; left > 0; left--) { \
-                V(MIRT__ROW_OF_B, 0) \
-                MIRT__R##rows(each_step, V) \
-                __builtin_prefetch(ahead, 0, 2); \
-                MIRT__MORE_AHEAD_##vectors \
-                ahead += ahead_step; \
-                at += a_step; \
-                b += b_row; \
-            } \
-        } \
-        MIRT__R##rows(spill, MIRT__SPILL) \
-    }
-#define MIRT__MORE_AHEAD_1
-#define MIRT__MORE_AHEAD_2
-#define MIRT__MORE_AHEAD_half
-#define MIRT__MORE_AHEAD_4 __builtin_prefetch(ahead + ahead_step / 2, 0, 2);
-#define MIRT__TILE_1(rows) MIRT__TILE_OF(rows, 1, MIRT__V1, MIRT__STEP, MIRT__V1)
-#define MIRT__TILE_2(rows) MIRT__TILE_OF(rows, 2, MIRT__V2, MIRT__STEP, MIRT__V2)
-#define MIRT__TILE_4(rows) MIRT__TILE_OF(rows, 4, MIRT__V4, MIRT__STEP, MIRT__V4)
-#define MIRT__TILE_half(rows) MIRT__TILE_OF(rows, half, MIRT__V2, MIRT__HALF_STEP, MIRT__HALF_SPILL)
 #if MIRT__ROWS == 6
 #define MIRT__TILES(T) T(1) T(2) T(3) T(4) T(5) T(6)
 #define MIRT__TILE_NAMES(vectors) \
@@ -12344,41 +12073,6 @@ static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] 
     {NULL}
 #endif
 };
-#undef MIRT__R1
-#undef MIRT__R2
-#undef MIRT__R3
-#undef MIRT__R4
-#undef MIRT__R5
-#undef MIRT__R6
-#undef MIRT__R7
-#undef MIRT__R8
-#undef MIRT__R9
-#undef MIRT__R10
-#undef MIRT__R11
-#undef MIRT__R12
-#undef MIRT__R13
-#undef MIRT__R14
-#undef MIRT__V1
-#undef MIRT__V2
-#undef MIRT__V4
-#undef MIRT__ROW_OF_A
-#undef MIRT__ROW_OF_B
-#undef MIRT__CLEAR
-#undef MIRT__RELOAD
-#undef MIRT__ADD
-#undef MIRT__STEP
-#undef MIRT__HALF_STEP
-#undef MIRT__SPILL
-#undef MIRT__HALF_SPILL
-#undef MIRT__TILE_OF
-#undef MIRT__MORE_AHEAD_1
-#undef MIRT__MORE_AHEAD_2
-#undef MIRT__MORE_AHEAD_half
-#undef MIRT__MORE_AHEAD_4
-#undef MIRT__TILE_1
-#undef MIRT__TILE_2
-#undef MIRT__TILE_4
-#undef MIRT__TILE_half
 #undef MIRT__TILES
 #undef MIRT__TILE_NAMES
 #undef MIRT__LOW_NAMES
@@ -12768,8 +12462,7 @@ MIRT__INLINE void mirt__word_finish_columns(const mirt__finishing *f, float *con
         const bool trains = (moments) || (gradient) || (slope) || (mask); \
         if ((MIRT__TRAINS || !trains) && memcmp(&to, &way, sizeof way) == 0) { \
             int64_t j = 0; \
-            for (; stream && j + 32 <= columns; j += 32) mirt__word_finish_columns(f, c, at, rows, j, 32, to, true); \
-            for (; j + 32 <= columns; j += 32) mirt__word_finish_columns(f, c, at, rows, j, 32, to, false); \
+            for (; j + 32 <= columns; j += 32) mirt__word_finish_columns(f, c, at, rows, j, 32, to, stream); \
             for (; j < columns; j += 16) \
                 mirt__word_finish_columns(f, c, at, rows, j, mirt__min(columns - j, 16), to, false); \
             return; \
@@ -12823,7 +12516,7 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
     MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__K(activate_range),
-    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range),
+    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(exp_range),
     MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
 };
 
@@ -12850,11 +12543,14 @@ static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) 
     case MIRT_SGD: mirt__fast_update(where, args, MIRT__K(sgd_range)); break;
     case MIRT_ADAM:
     case MIRT_ADAMW: mirt__fast_update(where, args, MIRT__K(adam_range)); break;
-    case MIRT_RMSPROP: mirt__fast_update(where, args, MIRT__K(rmsprop_range)); break;
+    case MIRT_RMSPROP:
     case MIRT_NADAM:
     case MIRT_ADAGRAD:
     case MIRT_ADAMAX:
-    case MIRT_LION: mirt__fast_update(where, args, MIRT__K(other_range)); break;
+    case MIRT_LION:
+    case MIRT_ADADELTA:
+    case MIRT_SCHEDULE_FREE_ADAMW:
+    case MIRT_FTRL: mirt__fast_update(where, args, MIRT__K(other_range)); break;
     case MIRT__OPTIMIZER_COUNT: break;
     }
 }
@@ -27638,19 +27334,25 @@ MIRT__LIB mirt_tensor *mirt__upsampling2d_op(mirt_tensor *x, const int size[2], 
 /* `a` holds kernel (the window), strides, padding. */
 MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a);
 MIRT__LIB mirt_tensor *mirt__average_pool2d_op(mirt_tensor *x, const mirt__attrs *a);
-MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key);
-/* `noise`, with the rows: x's shape, or 1 where one draw is for all elements along a dimension. NULL: a draw an
- * element. */
-MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64_t key, const mirt_shape *noise);
-/* What that becomes in training; `a` holds rate, key and the noise's shape. */
+/* What dropout makes of what it drops: zeros; of all, products with normal numbers around 1; selu's least value. */
+typedef enum mirt__dropout_kind {
+    MIRT__DROPOUT_ZEROS, MIRT__DROPOUT_GAUSSIAN, MIRT__DROPOUT_ALPHA
+} mirt__dropout_kind;
+/* The op dropout or gaussian_noise, whose rate is the standard deviation. `noise`, with the rows: x's shape, or 1 where
+   one draw is for all elements along a dimension. NULL: a draw an element. */
+MIRT__LIB mirt_tensor *mirt__random_op(mirt__op_id id, mirt_tensor *x, mirt__dropout_kind kind, float rate,
+                                       uint64_t key, const mirt_shape *noise);
+/* What dropout with a mask becomes in training; `a` holds kind, rate, key and the noise's shape. */
 MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a);
-MIRT__LIB mirt_tensor *mirt__gaussian_noise_op(mirt_tensor *x, float stddev, uint64_t key);
 /* x behind one more transform. Where x is another's output, of which nobody need know, the two are one list on what
  * that reads. */
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t);
 /* A crop or resizing without chance: of the window, or of all of x where there is none. */
 MIRT__LIB mirt_tensor *mirt__fit_op(mirt_tensor *x, const mirt__transform *t);
-/* The loss of each sample, or along the last axis of each position: predictions' shape without that axis. */
+/* Whether a loss can compare predictions with labels, by `positions` along the last axis; false with the error set. */
+MIRT__TRAINING_LIB bool mirt__labels_fit(const mirt_tensor *x, const mirt_tensor *labels, bool positions);
+/* A loss that has a kernel, of each sample or along the last axis of each position: predictions' shape without that
+   axis. */
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, const mirt_loss_options *how, mirt_tensor *x, mirt_tensor *labels);
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels);
 
@@ -28186,8 +27888,21 @@ MIRT__TRAINING_LIB mirt_activation_kind mirt__activation_grad_of(const mirt__nod
 MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tensor *x) {
     const mirt__activation_class *activation = mirt__activation_get(kind);
     if (!x || kind == MIRT_LINEAR) return x;
-    if (kind == MIRT_SOFTMAX) return mirt_softmax(x);
-    if (kind == MIRT_LOG_SOFTMAX) return mirt_log_softmax(x);
+    switch (kind) {
+    case MIRT_SOFTMAX: return mirt_softmax(x);
+    case MIRT_LOG_SOFTMAX: return mirt_log_softmax(x);
+    case MIRT_CELU: return mirt_celu(x, 1);
+    case MIRT_GLU: return mirt_glu(x, -1);
+    case MIRT_HARD_SHRINK: return mirt_hard_shrink(x, 0.5f);
+    case MIRT_HARD_TANH: return mirt_hard_tanh(x);
+    case MIRT_LOG_SIGMOID: return mirt_log_sigmoid(x);
+    case MIRT_SOFT_SHRINK: return mirt_soft_shrink(x, 0.5f);
+    case MIRT_SPARSE_PLUS: return mirt_sparse_plus(x);
+    case MIRT_SPARSE_SIGMOID: return mirt_sparse_sigmoid(x);
+    case MIRT_SQUAREPLUS: return mirt_squareplus(x, 4);
+    case MIRT_TANH_SHRINK: return mirt_tanh_shrink(x);
+    default: break;
+    }
     if (activation) return mirt__unary_op(activation->unary, x, activation->scale, 0);
     mirt__fail(MIRT_E_INVALID, "invalid activation (%d); it must be one of mirt_activation_kind", (int)kind);
     mirt__graph_poison(x->node->graph);
@@ -28220,6 +27935,59 @@ MIRT__BINARY_LIST(MIRT__FUNCTION)
 #undef MIRT__FUNCTION_1
 #undef MIRT__FUNCTION_2
 #undef MIRT__FUNCTION
+
+/* >>section ops/composed.c */
+
+/* Activations that are composed of other operations. */
+
+MIRT_API mirt_tensor *mirt_celu(mirt_tensor *x, float alpha) {
+    if (x && !(alpha > 0)) {
+        mirt__fail(MIRT_E_INVALID, "celu: alpha is %g; it must be positive", (double)alpha);
+        mirt__graph_poison(x->node->graph);
+        return NULL;
+    }
+    if (alpha == 1) return mirt_elu(x, 1);
+    return mirt_scale(mirt_elu(mirt_scale(x, 1 / alpha, 0), 1), alpha, 0);
+}
+
+MIRT_API mirt_tensor *mirt_glu(mirt_tensor *x, int axis) {
+    mirt_tensor *half[2];
+    return mirt_split_tensor(x, 2, axis, half) ? mirt_multiply(half[0], mirt_sigmoid(half[1])) : NULL;
+}
+
+/* x where `above` is greater than the threshold, `value` elsewhere. */
+static mirt_tensor *mirt__kept_above(mirt_tensor *x, mirt_tensor *above, float threshold, float value) {
+    if (!x || !above) return NULL;
+    mirt__graph *graph = x->node->graph;
+    return mirt__where_op(mirt__logic_op(MIRT__IS_LESS, mirt__scalar_op(graph, threshold), above), x,
+                          mirt__scalar_op(graph, value));
+}
+
+MIRT_API mirt_tensor *mirt_threshold(mirt_tensor *x, float threshold, float value) {
+    return mirt__kept_above(x, x, threshold, value);
+}
+
+MIRT_API mirt_tensor *mirt_hard_shrink(mirt_tensor *x, float threshold) {
+    return mirt__kept_above(x, mirt_abs(x), threshold, 0);
+}
+
+MIRT_API mirt_tensor *mirt_soft_shrink(mirt_tensor *x, float threshold) {
+    return mirt_subtract(x, mirt_clip(x, -threshold, threshold));
+}
+
+MIRT_API mirt_tensor *mirt_squareplus(mirt_tensor *x, float b) {
+    return mirt_scale(mirt_add(x, mirt_sqrt(mirt_scale(mirt_square(x), 1, b))), 0.5f, 0);
+}
+
+MIRT_API mirt_tensor *mirt_hard_tanh(mirt_tensor *x) { return mirt_clip(x, -1, 1); }
+MIRT_API mirt_tensor *mirt_log_sigmoid(mirt_tensor *x) { return mirt_negative(mirt_softplus(mirt_negative(x))); }
+MIRT_API mirt_tensor *mirt_sparse_sigmoid(mirt_tensor *x) { return mirt_clip(mirt_scale(x, 0.5f, 0.5f), 0, 1); }
+MIRT_API mirt_tensor *mirt_tanh_shrink(mirt_tensor *x) { return mirt_subtract(x, mirt_tanh(x)); }
+
+/* A parabola from -1 to 1, where it meets x: what is above 1 is added to its end. */
+MIRT_API mirt_tensor *mirt_sparse_plus(mirt_tensor *x) {
+    return mirt_add(mirt_square(mirt_sparse_sigmoid(x)), mirt_relu(mirt_scale(x, 1, -1)));
+}
 
 /* >>section ops/logic.c */
 
@@ -29900,45 +29668,35 @@ MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) {
     return mirt__apply(MIRT__OP_softmax, NULL, &x, 1);
 }
 
-#define MIRT__EACH_SPARSE true
-#define MIRT__EACH_CATEGORICAL true
-#define MIRT__EACH_SUMS true
-#define MIRT__EACH_VECTORS true
-#define MIRT__EACH_ELEMENTS false
-#define MIRT__EACH_RECORDED false
-#define MIRT__EACH_POSITION(loss, name, labels, activation) MIRT__EACH_##labels,
 /* Whether a node computes a value for each position, and not for each sample. */
 MIRT__TRAINING bool mirt__by_positions(const mirt__node *node) {
-    static const bool losses[] = {false, MIRT_LOSS_LIST(MIRT__EACH_POSITION)};
-    return node->id == MIRT__OP_accuracy ? node->a.kind != MIRT__ACCURACY_BINARY : losses[node->a.kind];
+    if (node->id == MIRT__OP_accuracy) return node->a.kind != MIRT__ACCURACY_BINARY;
+    return node->a.kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY || node->a.kind == MIRT_CATEGORICAL_CROSSENTROPY;
 }
-#undef MIRT__EACH_SPARSE
-#undef MIRT__EACH_CATEGORICAL
-#undef MIRT__EACH_SUMS
-#undef MIRT__EACH_VECTORS
-#undef MIRT__EACH_ELEMENTS
-#undef MIRT__EACH_RECORDED
-#undef MIRT__EACH_POSITION
 
 /* Elements that are compared with each other. */
 MIRT__TRAINING int64_t mirt__compared(const mirt__node *node) {
     return mirt__by_positions(node) ? mirt__last_dim(node->in[0]) : mirt__shape_count(&node->in[0]->shape);
 }
 
-MIRT__TRAINING bool mirt__compared_shape(mirt__node *node) {
-    const mirt_shape *x = &node->in[0]->shape, *labels = &node->in[1]->shape;
-    const bool sparse = node->in[1]->dtype != MIRT_FLOAT32, positions = mirt__by_positions(node);
-    const int64_t count = mirt__shape_count(x), classes = mirt__last_dim(node->in[0]);
+MIRT__TRAINING_LIB bool mirt__labels_fit(const mirt_tensor *x, const mirt_tensor *labels, bool positions) {
+    const int64_t count = mirt__shape_count(&x->shape), classes = mirt__last_dim(x);
+    const bool sparse = labels->dtype != MIRT_FLOAT32;
     char tx[96], tl[96];
-    if (!mirt__need_float(node, 1)) return false;
-    if (!mirt__is_batched(x) || !mirt__is_batched(labels))
+    if (!mirt__is_batched(&x->shape) || !mirt__is_batched(&labels->shape))
         return mirt__fail(MIRT_E_SHAPE, "a loss compares batches"), false;
-    if (mirt__shape_count(labels) != (sparse && classes ? count / classes : count) || (positions && x->rank < 2)) {
-        return mirt__fail(MIRT_E_SHAPE, "labels %s do not fit predictions %s", mirt__shape_text(labels, tl),
-                          mirt__shape_text(x, tx)),
-               false;
-    }
-    mirt_shape y = *x;
+    if (mirt__shape_count(&labels->shape) == (sparse && classes ? count / classes : count) &&
+        (!positions || x->shape.rank > 1))
+        return true;
+    return mirt__fail(MIRT_E_SHAPE, "labels %s do not fit predictions %s", mirt__shape_text(&labels->shape, tl),
+                      mirt__shape_text(&x->shape, tx)),
+           false;
+}
+
+MIRT__TRAINING bool mirt__compared_shape(mirt__node *node) {
+    const bool positions = mirt__by_positions(node);
+    mirt_shape y = node->in[0]->shape;
+    if (!mirt__need_float(node, 1) || !mirt__labels_fit(node->in[0], node->in[1], positions)) return false;
     y.rank = positions ? y.rank - 1 : 1;
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
@@ -29988,9 +29746,6 @@ MIRT__TRAINING_LIB mirt_tensor *mirt__loss_op(mirt_loss kind, const mirt_loss_op
     mirt__attrs a = mirt__attrs_of(MIRT__OP_loss);
     a.kind = (int)kind;
     MIRT__OF(&a, loss)->how = *how;
-    if (how->delta == 0) MIRT__OF(&a, loss)->how.delta = 1;
-    if (how->alpha == 0) MIRT__OF(&a, loss)->how.alpha = 0.25f;
-    if (how->gamma == 0 && !how->has_gamma) MIRT__OF(&a, loss)->how.gamma = 2;
     return mirt__apply_two(MIRT__OP_loss, &a, x, labels);
 }
 
@@ -30006,12 +29761,16 @@ MIRT__TRAINING_LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt
 
 /* rate, key. Outside of training it is left out. Its gradient is the same mask on dy. With a.shape, whose
    dimensions are the input's or 1, one draw is for all elements along those that are 1: in training it becomes
-   the product of the input and a mask of that shape, which is 0 or 1 / (1 - rate). */
+   the product of the input and a mask of that shape, which is 0 or 1 / (1 - rate). a.kind is a mirt__dropout_kind: the
+   others become products, and sums, with a mask, too. */
 
 static bool mirt__dropout_shape(mirt__node *node) {
     const float rate = MIRT__OF(&node->a, random)->rate;
-    if (!(rate >= 0 && rate <= 1)) {
-        return mirt__fail(MIRT_E_INVALID, "rate is %g; it must lie between 0 and 1", (double)rate), false;
+    const bool one = node->a.kind == MIRT__DROPOUT_ZEROS;
+    if (!(rate >= 0 && (one ? rate <= 1 : rate < 1))) {
+        return mirt__fail(MIRT_E_INVALID, "rate is %g; it must lie between 0 and 1%s", (double)rate,
+                          one ? "" : ", and be below 1"),
+               false;
     }
     const mirt_shape *x = &node->in[0]->shape, *noise = &node->a.shape;
     bool fits = !noise->rank || (noise->rank == x->rank && noise->dim[0] == x->dim[0]);
@@ -30057,7 +29816,8 @@ static mirt_tensor *mirt__dropout_lower(mirt__graph *graph, const mirt__node *no
     (void)graph;
     if (!mirt__in_training(node, mode)) return in[0];
     if (!MIRT__TRAINS) return mirt__without_training("apply dropout");
-    return node->a.shape.rank ? mirt__masked_op(in[0], &node->a) : mirt__apply(MIRT__OP_dropout, &node->a, in, 1);
+    return node->a.shape.rank || node->a.kind ? mirt__masked_op(in[0], &node->a)
+                                              : mirt__apply(MIRT__OP_dropout, &node->a, in, 1);
 }
 
 static bool mirt__dropout_keeps_all(const mirt__node *node, const mirt__mode *mode) {
@@ -30069,31 +29829,50 @@ MIRT__OP_ROW(dropout, mirt__dropout_shape, MIRT__TRAINING_ENTRY(mirt__dropout_ru
     MIRT__SET_GRADIENT(mirt__dropout_gradient) MIRT__SET(lower, mirt__dropout_lower) MIRT__IS(row_wise)
     MIRT__IS(keeps_range) MIRT__SET(steady, mirt__dropout_keeps_all))
 
-/* Dropout of ones. Its input says only whether there are rows. */
+/* Dropout of ones, or normal numbers around 1. Its input says only whether there are rows. */
 MIRT__TRAINING void mirt__dropout_mask_run(const mirt__call *call) {
     mirt__call inplace = *call;
     call->kernels->fill(mirt__out(call, 0), 1, mirt__elements(call->node->out[0], call->rows), &call->where);
     inplace.in[0] = call->out[0];
-    mirt__dropout_run(&inplace);
+    mirt__dropout d = mirt__dropout_args(&inplace);
+    if (call->node->a.kind != MIRT__DROPOUT_GAUSSIAN) {
+        call->kernels->dropout(&d, &call->where);
+        return;
+    }
+    d.rate = sqrtf(d.rate / (1 - d.rate));
+    call->kernels->gaussian_noise(&d, &call->where);
 }
 
 MIRT__OP_ROW(dropout_mask, mirt__shape_given, MIRT__TRAINING_ENTRY(mirt__dropout_mask_run),
     MIRT__IS(stops_gradient) MIRT__SET(shape_only, MIRT__INPUT(0)))
 
-MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a) {
-    return mirt__binary_op(MIRT__MULTIPLY, x, mirt__apply(MIRT__OP_dropout_mask, a, &x, 1));
+/* AlphaDropout, by a mask of 0 and 1 / (1 - rate): what is dropped becomes the least value of selu, and all is scaled
+   and moved so that mean and variance stay. */
+MIRT__TRAINING mirt_tensor *mirt__alpha_dropped(mirt_tensor *x, mirt_tensor *mask, double rate) {
+    const double least = -(double)MIRT__SELU_SCALE * (double)MIRT__SELU_ALPHA,
+                 scale = (1 - rate) / sqrt((1 - rate) * (1 + rate * least * least));
+    return mirt__binary_op(
+        MIRT__ADD, mirt__binary_op(MIRT__MULTIPLY, x, mirt__unary_op(MIRT__AFFINE, mask, (float)scale, 0)),
+        mirt__unary_op(MIRT__AFFINE, mask, (float)(-scale * least), (float)(scale * least)));
 }
 
-MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64_t key, const mirt_shape *noise) {
-    mirt__attrs a = mirt__attrs_of(MIRT__OP_dropout);
+MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a) {
+    mirt__attrs attrs = *a;
+    if (!a->shape.rank) attrs.shape = x->shape;
+    mirt_tensor *mask = mirt__apply(MIRT__OP_dropout_mask, &attrs, &x, 1);
+    if (MIRT__TRAINS && a->kind == MIRT__DROPOUT_ALPHA)
+        return mirt__alpha_dropped(x, mask, (double)MIRT__OF(a, random)->rate);
+    return mirt__binary_op(MIRT__MULTIPLY, x, mask);
+}
+
+MIRT__LIB mirt_tensor *mirt__random_op(mirt__op_id id, mirt_tensor *x, mirt__dropout_kind kind, float rate,
+                                       uint64_t key, const mirt_shape *noise) {
+    mirt__attrs a = mirt__attrs_of(id);
     MIRT__OF(&a, random)->rate = rate;
     MIRT__OF(&a, random)->key = key;
+    a.kind = (int)kind;
     if (noise) a.shape = *noise;
-    return mirt__apply(MIRT__OP_dropout, &a, &x, 1);
-}
-
-MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key) {
-    return mirt__dropout_noise_op(x, rate, key, NULL);
+    return mirt__apply(id, &a, &x, 1);
 }
 
 /* x + a.rate * normal numbers. Outside of training it is left out. */
@@ -30125,13 +29904,6 @@ static mirt_tensor *mirt__gaussian_noise_lower(mirt__graph *graph, const mirt__n
 MIRT__OP_ROW(gaussian_noise, mirt__gaussian_noise_shape, MIRT__TRAINING_ENTRY(mirt__gaussian_noise_run),
     MIRT__SET_GRADIENT(mirt__gaussian_noise_gradient) MIRT__SET(lower, mirt__gaussian_noise_lower) MIRT__IS(row_wise)
     MIRT__SET(overwrites, MIRT__INPUT(0)) MIRT__SET(steady, mirt__dropout_keeps_all))
-
-MIRT__LIB mirt_tensor *mirt__gaussian_noise_op(mirt_tensor *x, float stddev, uint64_t key) {
-    mirt__attrs a = mirt__attrs_of(MIRT__OP_gaussian_noise);
-    MIRT__OF(&a, random)->rate = stddev;
-    MIRT__OF(&a, random)->key = key;
-    return mirt__apply(MIRT__OP_gaussian_noise, &a, &x, 1);
-}
 
 /* >>section ops/augment_images.c */
 
@@ -37193,6 +36965,8 @@ typedef struct mirt__field {
 /* The field of a description that is one value. */
 #define MIRT__ONLY_FIELD(name, kind) {name, MIRT__FIELD_##kind, 0, false}
 #define MIRT__FIELDS(array) array, MIRT__COUNT(array)
+/* Whether all of them are zero (config_write.c). */
+MIRT__ABSENT_LIB bool mirt__fields_zero(const mirt__field *fields, int count, const void *object);
 /* What files call {"class_name", "config"}. */
 typedef struct mirt__object_class {
     const char *name;
@@ -37230,19 +37004,25 @@ struct mirt_layer {
     mirt__layer *children, *sibling;
 };
 
+/* Which slot of an optimizer is used: always, or if the option is set; and, of ACCUMULATOR, it begins as
+   initial_accumulator_value, not as 0. */
+typedef enum mirt__slot_use {
+    MIRT__SLOT_NONE, MIRT__SLOT_ZEROS, MIRT__SLOT_ACCUMULATOR, MIRT__SLOT_AMSGRAD, MIRT__SLOT_MOMENTUM,
+    MIRT__SLOT_CENTERED
+} mirt__slot_use;
+typedef struct mirt__optimizer_slot {
+    const char *name; /* Keras's */
+    mirt__slot_use use;
+} mirt__optimizer_slot;
 /* An optimizer's row: slots are blocks as large as the weights. */
 typedef struct mirt__optimizer_class {
     const char *name; /* "adam" */
     mirt_optimizer (*keras)(float learning_rate); /* one with Keras's other numbers */
     const mirt__field *fields; /* of mirt_optimizer, beside the learning rate and those that all have */
     int num_fields;
-    bool amsgrad; /* has this field of those that all have */
-    bool accumulates; /* its first slot begins as initial_accumulator_value, not as 0 */
-    int (*slots)(const mirt_optimizer *optimizer, const char **name); /* how many it uses, and Keras's names of them */
-    mirt_status (*check)(const mirt_optimizer *optimizer);
-    /* Fills the slots and numbers of `update` for the 1-based `step` at learning rate `rate`. */
-    void (*update)(const mirt_optimizer *optimizer, int64_t step, double rate, mirt__real *const *slot,
-                   mirt__update *update);
+    mirt__optimizer_slot slot[3];
+    /* Changes the numbers of `update` that differ from the optimizer's at the 1-based `step`; NULL: none does. */
+    void (*numbers)(const mirt_optimizer *optimizer, int64_t step, double rate, mirt__update *update);
 } mirt__optimizer_class;
 
 /* A loss's row. */
@@ -37260,8 +37040,7 @@ typedef struct mirt__counted {
     const mirt__real *x; /* predictions [rows, n] */
     const void *labels;  /* [rows, width] */
     mirt_dtype dtype;
-    int64_t width;       /* n, or the number of classes; 1: */
-    bool sparse;         /* class numbers, of n > 1 outputs */
+    int64_t width;       /* n, or the number of classes; 1 where n > 1: class numbers */
     /* of a weighted metric; NULL: all are 1 */
     const float *weights;       /* [samples] */
     const float *class_weights; /* [num_class_weights] */
@@ -37286,6 +37065,7 @@ typedef struct mirt__metric_class {
        the sum of the samples' weights. */
     int sums;
     void (*count)(const mirt__metric_use *use, const mirt__counted *batch, double *sums);
+    double (*value)(const mirt__metric_use *use, const mirt__counted *batch, int64_t row); /* a row's, or NULL */
     double (*result)(const mirt__metric_use *use, const double *sums, double samples);
     mirt_mode direction;
     bool share; /* from 0 to 1 */
@@ -37503,6 +37283,10 @@ MIRT__ABSENT_LIB bool mirt__is_rate(double x);
 /* The decimal number that was meant: 0.999f is 0.99900001287, which would leave 1 - beta off by 1.3e-5. */
 MIRT__ABSENT_LIB double mirt__as_written(float x);
 MIRT__ABSENT_LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind);
+/* Fills the slots, those used being in `slot`, and numbers of `update` for the 1-based `step` at the learning rate. */
+MIRT__ABSENT_LIB void mirt__optimizer_numbers(const mirt_optimizer *optimizer, int64_t step, double rate,
+                                       mirt__real *const *slot, mirt__update *update);
+MIRT__ABSENT_LIB bool mirt__optimizer_amsgrad(const mirt__optimizer_class *cls);
 /* Fields that every optimizer has; returns how many. */
 MIRT__ABSENT_LIB int mirt__optimizer_common(const mirt__field **fields);
 MIRT__ABSENT_LIB int mirt__optimizer_slots(const mirt_optimizer *optimizer);
@@ -37548,6 +37332,8 @@ MIRT__ABSENT_LIB int64_t mirt__label_count(const mirt_model *model, int output);
 /* The loss of each sample or position. `labels` as they are in the data. */
 MIRT__ABSENT_LIB mirt_tensor *mirt__loss_of(mirt_loss loss, const mirt_loss_options *options, mirt_tensor *output,
                                      mirt_tensor *labels);
+/* Fields of mirt_loss_options; returns how many. */
+MIRT__ABSENT_LIB int mirt__loss_fields(const mirt__field **fields);
 /* Whether the loss, by `name` in messages, takes these options of an output of so many axes. */
 MIRT__ABSENT_LIB mirt_status mirt__loss_options_check(const char *name, mirt_loss loss, const mirt_loss_options *options,
                                                int rank);
@@ -37639,167 +37425,105 @@ MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor
 
 /* Optimizers: defaults, checks, and the formula of each update. */
 
-MIRT_API mirt_optimizer mirt_adam(float learning_rate) {
+static mirt_optimizer mirt__optimizer_new(mirt_optimizer_kind kind, float learning_rate) {
     mirt_optimizer o;
     memset(&o, 0, sizeof o);
-    o.kind = MIRT_ADAM;
+    o.kind = kind;
     o.learning_rate = learning_rate;
+    return o;
+}
+
+/* With Adam's epsilon and moving averages. */
+static mirt_optimizer mirt__optimizer_averaging(mirt_optimizer_kind kind, float learning_rate) {
+    mirt_optimizer o = mirt__optimizer_new(kind, learning_rate);
     o.beta_1 = 0.9f;
     o.beta_2 = 0.999f;
     o.epsilon = 1e-7f;
     return o;
 }
 
+MIRT_API mirt_optimizer mirt_adam(float learning_rate) { return mirt__optimizer_averaging(MIRT_ADAM, learning_rate); }
+MIRT_API mirt_optimizer mirt_nadam(float learning_rate) { return mirt__optimizer_averaging(MIRT_NADAM, learning_rate); }
+MIRT_API mirt_optimizer mirt_adamax(float learning_rate) {
+    return mirt__optimizer_averaging(MIRT_ADAMAX, learning_rate);
+}
+
+MIRT_API mirt_optimizer mirt_adamw(float learning_rate) {
+    mirt_optimizer o = mirt__optimizer_averaging(MIRT_ADAMW, learning_rate);
+    o.weight_decay = 0.004f;
+    return o;
+}
+
 MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool nesterov) {
-    mirt_optimizer o;
-    memset(&o, 0, sizeof o);
-    o.kind = MIRT_SGD;
-    o.learning_rate = learning_rate;
+    mirt_optimizer o = mirt__optimizer_new(MIRT_SGD, learning_rate);
     o.momentum = momentum;
     o.nesterov = nesterov;
     return o;
 }
 
-MIRT_API mirt_optimizer mirt_adamw(float learning_rate) {
-    mirt_optimizer o = mirt_adam(learning_rate);
-    o.kind = MIRT_ADAMW;
-    o.weight_decay = 0.004f;
-    return o;
-}
-
 MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate) {
-    mirt_optimizer o;
-    memset(&o, 0, sizeof o);
-    o.kind = MIRT_RMSPROP;
-    o.learning_rate = learning_rate;
+    mirt_optimizer o = mirt__optimizer_new(MIRT_RMSPROP, learning_rate);
     o.rho = 0.9f;
     o.epsilon = 1e-7f;
     return o;
 }
 
-MIRT__LIB bool mirt__is_rate(double x) { return x >= 0 && x <= (double)FLT_MAX; }
+MIRT_API mirt_optimizer mirt_adagrad(float learning_rate) {
+    mirt_optimizer o = mirt__optimizer_new(MIRT_ADAGRAD, learning_rate);
+    o.initial_accumulator_value = 0.1f;
+    o.epsilon = 1e-7f;
+    return o;
+}
 
-static bool mirt__is_share(float x) { return x >= 0 && x < 1; }
+MIRT_API mirt_optimizer mirt_lion(float learning_rate) {
+    mirt_optimizer o = mirt__optimizer_new(MIRT_LION, learning_rate);
+    o.beta_1 = 0.9f;
+    o.beta_2 = 0.99f;
+    return o;
+}
+
+MIRT_API mirt_optimizer mirt_adadelta(float learning_rate) {
+    mirt_optimizer o = mirt__optimizer_new(MIRT_ADADELTA, learning_rate);
+    o.rho = 0.95f;
+    o.epsilon = 1e-7f;
+    return o;
+}
+
+MIRT_API mirt_optimizer mirt_schedule_free_adamw(float learning_rate) {
+    mirt_optimizer o = mirt__optimizer_averaging(MIRT_SCHEDULE_FREE_ADAMW, learning_rate);
+    o.epsilon = 1e-8f;
+    return o;
+}
+
+MIRT_API mirt_optimizer mirt_ftrl(float learning_rate) {
+    mirt_optimizer o = mirt__optimizer_new(MIRT_FTRL, learning_rate);
+    o.initial_accumulator_value = 0.1f;
+    return o;
+}
+
+static mirt_optimizer mirt__sgd_keras(float learning_rate) { return mirt_sgd(learning_rate, 0, false); }
+
+MIRT__LIB bool mirt__is_rate(double x) { return x >= 0 && x <= (double)FLT_MAX; }
 
 MIRT__LIB double mirt__as_written(float x) {
     double rounded = floor((double)x * 1e7 + 0.5) / 1e7;
     return (float)rounded == x ? rounded : (double)x;
 }
 
-static int mirt__adam_slots(const mirt_optimizer *o, const char **name) {
-    name[0] = "momentum";
-    name[1] = "velocity";
-    name[2] = "velocity_hat";
-    return 2 + o->amsgrad;
+/* >>numbers of a step, where they are not the optimizer's own */
+
+/* Powers of the float32 numbers, as in Keras. */
+static double mirt__bias_correction(float beta, int64_t step) { return 1 - pow((double)beta, (double)step); }
+
+static void mirt__adam_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+    update->learning_rate =
+        (float)(rate * (sqrt(mirt__bias_correction(o->beta_2, step)) / mirt__bias_correction(o->beta_1, step)));
 }
 
-static mirt_status mirt__betas_check(const mirt_optimizer *o, const char *whose, const char *function) {
-    if (mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && mirt__is_rate((double)o->epsilon))
-        return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID,
-                      "%s's beta_1 %g and beta_2 %g must be in [0, 1), and epsilon %g must not be negative; start "
-                      "from %s(rate)",
-                      whose, (double)o->beta_1, (double)o->beta_2, (double)o->epsilon, function);
-}
-
-static mirt_status mirt__adam_check(const mirt_optimizer *o) { return mirt__betas_check(o, "Adam", "mirt_adam"); }
-
-/* Two moving averages, in the first slots. */
-static void mirt__moments_update(const mirt_optimizer *o, int slots, mirt__real *const *slot, mirt__update *update) {
-    memcpy(update->slot, slot, (size_t)slots * sizeof *slot);
-    update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
-    update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
-    update->epsilon = o->epsilon;
-}
-
-static void mirt__adam_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
-                              mirt__update *update) {
-    double t = (double)step;
-    mirt__moments_update(o, 2 + o->amsgrad, slot, update);
-    /* powers of the float32 numbers, as in Keras */
-    update->learning_rate = (float)(rate * (sqrt(1 - pow((double)o->beta_2, t)) / (1 - pow((double)o->beta_1, t))));
-}
-
-static const mirt__field mirt__adam_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_1),
-                                                MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_2),
-                                                MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon)};
-static const mirt__optimizer_class mirt__optimizer_adam = {
-    "adam", mirt_adam, MIRT__FIELDS(mirt__adam_fields), true, false,
-    mirt__adam_slots, mirt__adam_check, mirt__adam_update};
-static const mirt__optimizer_class mirt__optimizer_adamw = {
-    "adamw", mirt_adamw, MIRT__FIELDS(mirt__adam_fields), true, false,
-    mirt__adam_slots, mirt__adam_check, mirt__adam_update};
-
-static int mirt__sgd_slots(const mirt_optimizer *o, const char **name) {
-    name[0] = "momentum";
-    return o->momentum != 0;
-}
-
-static mirt_status mirt__sgd_check(const mirt_optimizer *o) {
-    if (mirt__is_share(o->momentum)) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "SGD's momentum is %g; it must be in [0, 1)", (double)o->momentum);
-}
-
-static void mirt__sgd_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
-                             mirt__update *update) {
-    (void)step;
-    if (o->momentum != 0) update->slot[0] = slot[0];
-    update->momentum = o->momentum;
-    update->nesterov = o->nesterov;
-    update->learning_rate = (float)rate;
-}
-
-static mirt_optimizer mirt__sgd_keras(float learning_rate) { return mirt_sgd(learning_rate, 0, false); }
-static const mirt__field mirt__sgd_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, momentum),
-                                               MIRT__OWN_FIELD(mirt_optimizer, BOOL, nesterov)};
-static const mirt__optimizer_class mirt__optimizer_sgd = {
-    "sgd", mirt__sgd_keras, MIRT__FIELDS(mirt__sgd_fields), false, false,
-    mirt__sgd_slots, mirt__sgd_check, mirt__sgd_update};
-
-static int mirt__rmsprop_slots(const mirt_optimizer *o, const char **name) {
-    int count = 1;
-    name[0] = "velocity";
-    if (o->momentum != 0) name[count++] = "momentum";
-    if (o->centered) name[count++] = "average_gradient";
-    return count;
-}
-
-static mirt_status mirt__rmsprop_check(const mirt_optimizer *o) {
-    if (mirt__is_share(o->rho) && mirt__is_share(o->momentum) && mirt__is_rate((double)o->epsilon))
-        return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID,
-                      "RMSprop's rho %g and momentum %g must be in [0, 1), and epsilon %g must not be negative; start "
-                      "from mirt_rmsprop(rate)",
-                      (double)o->rho, (double)o->momentum, (double)o->epsilon);
-}
-
-static void mirt__rmsprop_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
-                                 mirt__update *update) {
-    (void)step;
-    update->slot[0] = *slot++;
-    if (o->momentum != 0) update->slot[1] = *slot++;
-    if (o->centered) update->slot[2] = *slot;
+static void mirt__rho_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+    (void)step, (void)rate;
     update->new_1 = (float)(1 - mirt__as_written(o->rho));
-    update->momentum = o->momentum;
-    update->epsilon = o->epsilon;
-    update->learning_rate = (float)rate;
 }
-
-static const mirt__field mirt__rmsprop_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, rho),
-                                                   MIRT__OWN_FIELD(mirt_optimizer, FLOAT, momentum),
-                                                   MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon),
-                                                   MIRT__OWN_FIELD(mirt_optimizer, BOOL, centered)};
-static const mirt__optimizer_class mirt__optimizer_rmsprop = {
-    "rmsprop", mirt_rmsprop, MIRT__FIELDS(mirt__rmsprop_fields), false, false,
-    mirt__rmsprop_slots, mirt__rmsprop_check, mirt__rmsprop_update};
-
-MIRT_API mirt_optimizer mirt_nadam(float learning_rate) {
-    mirt_optimizer o = mirt_adam(learning_rate);
-    o.kind = MIRT_NADAM;
-    return o;
-}
-
-static mirt_status mirt__nadam_check(const mirt_optimizer *o) { return mirt__betas_check(o, "Nadam", "mirt_nadam"); }
 
 /* Keras keeps the product of the momentum's schedule as a variable. As a function of the step it needs no place in
    checkpoints: beyond a thousand steps 1 - 0.96^step / 2 is 1. */
@@ -37812,126 +37536,103 @@ static double mirt__nadam_product(double beta, int64_t step) {
     return product;
 }
 
+static void mirt__float32_betas(const mirt_optimizer *o, mirt__update *update) {
+    update->new_1 = (float)(1 - (double)o->beta_1);
+    update->new_2 = (float)(1 - (double)o->beta_2);
+}
+
 /* Each number of Keras's formula divided by sqrt(v / (1 - beta_2^t)) / sqrt(v). */
-static void mirt__nadam_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
-                               mirt__update *update) {
-    const double beta_1 = (double)o->beta_1, beta_2 = (double)o->beta_2, t = (double)step; /* float32, as in Keras */
+static void mirt__nadam_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+    const double beta_1 = (double)o->beta_1, t = (double)step, size = sqrt(mirt__bias_correction(o->beta_2, step));
     const double now = beta_1 * (1 - 0.5 * pow(0.96, t)), next = beta_1 * (1 - 0.5 * pow(0.96, t + 1));
-    const double product = mirt__nadam_product(mirt__as_written(o->beta_1), step), size = sqrt(1 - pow(beta_2, t));
-    memcpy(update->slot, slot, 2 * sizeof *slot);
-    update->new_1 = (float)(1 - beta_1);
-    update->new_2 = (float)(1 - beta_2);
+    const double product = mirt__nadam_product(mirt__as_written(o->beta_1), step);
+    mirt__float32_betas(o, update);
     update->epsilon = (float)((double)o->epsilon * size);
     update->learning_rate = (float)(rate * size * next / (1 - product * next)); /* of the momentum, */
     update->momentum = (float)(rate * size * (1 - now) / (1 - product));        /* and of the gradient */
 }
 
-static const mirt__optimizer_class mirt__optimizer_nadam = {
-    "nadam", mirt_nadam, MIRT__FIELDS(mirt__adam_fields), false, false,
-    mirt__adam_slots, mirt__nadam_check, mirt__nadam_update};
-
-MIRT_API mirt_optimizer mirt_adagrad(float learning_rate) {
-    mirt_optimizer o;
-    memset(&o, 0, sizeof o);
-    o.kind = MIRT_ADAGRAD;
-    o.learning_rate = learning_rate;
-    o.initial_accumulator_value = 0.1f;
-    o.epsilon = 1e-7f;
-    return o;
+static void mirt__adamax_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+    update->learning_rate = (float)(rate / mirt__bias_correction(o->beta_1, step));
 }
 
-static int mirt__adagrad_slots(const mirt_optimizer *o, const char **name) {
-    (void)o;
-    name[0] = "accumulator";
-    return 1;
+static void mirt__lion_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+    (void)step, (void)rate;
+    mirt__float32_betas(o, update);
 }
 
-static mirt_status mirt__adagrad_check(const mirt_optimizer *o) {
-    const double initial = (double)o->initial_accumulator_value, epsilon = (double)o->epsilon;
-    if (mirt__is_rate(initial) && mirt__is_rate(epsilon)) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID,
-                      "Adagrad's initial_accumulator_value %g and epsilon %g must be finite and not negative", initial,
-                      epsilon);
+/* Of each step's average, in which all steps count alike, 1 / step is new: new_1. The weights are between it and
+   Keras's momentum, which moves by `momentum` times what it does. */
+static void mirt__schedule_free_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+    const double size = sqrt(mirt__bias_correction(o->beta_2, step)), part = 1 / (double)step;
+    mirt__float32_betas(o, update);
+    if (step < o->warmup_steps) rate *= (double)step / (double)o->warmup_steps;
+    update->learning_rate = (float)(rate * size);
+    update->epsilon = (float)((double)o->epsilon * size);
+    update->new_1 = (float)part;
+    update->momentum = (float)(1 - (double)o->beta_1 * (1 - part));
+    update->first = step == 1;
 }
 
-static void mirt__adagrad_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
-                                 mirt__update *update) {
+/* new_1: l1; new_2: what is added to the gradient for each unit of weight. */
+static void mirt__ftrl_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
     (void)step;
-    update->slot[0] = slot[0];
-    update->epsilon = o->epsilon;
-    update->learning_rate = (float)rate;
+    update->new_1 = o->l1_regularization_strength;
+    update->new_2 = 2 * o->l2_shrinkage_regularization_strength;
+    update->epsilon = (float)((double)o->beta + 2 * rate * (double)o->l2_regularization_strength);
+    update->momentum = (float)(1 / rate);
 }
-
-static const mirt__field mirt__adagrad_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, initial_accumulator_value),
-                                                   MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon)};
-static const mirt__optimizer_class mirt__optimizer_adagrad = {
-    "adagrad", mirt_adagrad, MIRT__FIELDS(mirt__adagrad_fields), false, true,
-    mirt__adagrad_slots, mirt__adagrad_check, mirt__adagrad_update};
-
-MIRT_API mirt_optimizer mirt_adamax(float learning_rate) {
-    mirt_optimizer o = mirt_adam(learning_rate);
-    o.kind = MIRT_ADAMAX;
-    return o;
-}
-
-static int mirt__adamax_slots(const mirt_optimizer *o, const char **name) {
-    (void)o;
-    name[0] = "momentum";
-    name[1] = "norm";
-    return 2;
-}
-
-static mirt_status mirt__adamax_check(const mirt_optimizer *o) { return mirt__betas_check(o, "Adamax", "mirt_adamax"); }
-
-static void mirt__adamax_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
-                                mirt__update *update) {
-    mirt__moments_update(o, 2, slot, update);
-    update->learning_rate = (float)(rate / (1 - pow((double)o->beta_1, (double)step)));
-}
-
-static const mirt__optimizer_class mirt__optimizer_adamax = {
-    "adamax", mirt_adamax, MIRT__FIELDS(mirt__adam_fields), false, false,
-    mirt__adamax_slots, mirt__adamax_check, mirt__adamax_update};
-
-MIRT_API mirt_optimizer mirt_lion(float learning_rate) {
-    mirt_optimizer o;
-    memset(&o, 0, sizeof o);
-    o.kind = MIRT_LION;
-    o.learning_rate = learning_rate;
-    o.beta_1 = 0.9f;
-    o.beta_2 = 0.99f;
-    return o;
-}
-
-static int mirt__lion_slots(const mirt_optimizer *o, const char **name) {
-    (void)o;
-    name[0] = "momentum";
-    return 1;
-}
-
-static mirt_status mirt__lion_check(const mirt_optimizer *o) {
-    if (o->beta_1 > 0 && mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2)) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID,
-                      "Lion's beta_1 %g must be in (0, 1), and beta_2 %g in [0, 1); start from mirt_lion(rate)",
-                      (double)o->beta_1, (double)o->beta_2);
-}
-
-static void mirt__lion_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
-                              mirt__update *update) {
-    (void)step;
-    update->slot[0] = slot[0];
-    update->new_1 = (float)(1 - (double)o->beta_1); /* float32, as in Keras */
-    update->new_2 = (float)(1 - (double)o->beta_2);
-    update->learning_rate = (float)rate;
-}
-
-static const mirt__field mirt__lion_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_1),
-                                                MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_2)};
-static const mirt__optimizer_class mirt__optimizer_lion = {
-    "lion", mirt_lion, MIRT__FIELDS(mirt__lion_fields), false, false,
-    mirt__lion_slots, mirt__lion_check, mirt__lion_update};
 
 /* >>all optimizers */
+
+static const mirt__field mirt__adam_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_1),
+                                                MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_2),
+                                                MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon)};
+static const mirt__field mirt__sgd_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, momentum),
+                                               MIRT__OWN_FIELD(mirt_optimizer, BOOL, nesterov)};
+static const mirt__field mirt__rmsprop_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, rho),
+                                                   MIRT__OWN_FIELD(mirt_optimizer, FLOAT, momentum),
+                                                   MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon),
+                                                   MIRT__OWN_FIELD(mirt_optimizer, BOOL, centered)};
+static const mirt__field mirt__adagrad_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, initial_accumulator_value),
+                                                   MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon)};
+static const mirt__field mirt__adadelta_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, rho),
+                                                    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon)};
+static const mirt__field mirt__schedule_free_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_1),
+                                                         MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_2),
+                                                         MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon),
+                                                         MIRT__OWN_FIELD(mirt_optimizer, INT64, warmup_steps)};
+static const mirt__field mirt__ftrl_fields[] = {
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, initial_accumulator_value),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l1_regularization_strength),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l2_regularization_strength),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l2_shrinkage_regularization_strength),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta)};
+
+#define MIRT__LION_FIELDS mirt__adam_fields, 2 /* the betas */
+#define MIRT__MOMENTS {"momentum", MIRT__SLOT_ZEROS}, {"velocity", MIRT__SLOT_ZEROS}
+#define MIRT__AMSGRAD {MIRT__MOMENTS, {"velocity_hat", MIRT__SLOT_AMSGRAD}}
+static const mirt__optimizer_class mirt__optimizer_table[] = {
+    {"adam", mirt_adam, MIRT__FIELDS(mirt__adam_fields), MIRT__AMSGRAD, mirt__adam_numbers},
+    {"sgd", mirt__sgd_keras, MIRT__FIELDS(mirt__sgd_fields), {{"momentum", MIRT__SLOT_MOMENTUM}}, NULL},
+    {"adamw", mirt_adamw, MIRT__FIELDS(mirt__adam_fields), MIRT__AMSGRAD, mirt__adam_numbers},
+    {"rmsprop", mirt_rmsprop, MIRT__FIELDS(mirt__rmsprop_fields),
+     {{"velocity", MIRT__SLOT_ZEROS}, {"momentum", MIRT__SLOT_MOMENTUM}, {"average_gradient", MIRT__SLOT_CENTERED}},
+     mirt__rho_numbers},
+    {"nadam", mirt_nadam, MIRT__FIELDS(mirt__adam_fields), {MIRT__MOMENTS}, mirt__nadam_numbers},
+    {"adagrad", mirt_adagrad, MIRT__FIELDS(mirt__adagrad_fields), {{"accumulator", MIRT__SLOT_ACCUMULATOR}}, NULL},
+    {"adamax", mirt_adamax, MIRT__FIELDS(mirt__adam_fields),
+     {{"momentum", MIRT__SLOT_ZEROS}, {"norm", MIRT__SLOT_ZEROS}}, mirt__adamax_numbers},
+    {"lion", mirt_lion, MIRT__LION_FIELDS, {{"momentum", MIRT__SLOT_ZEROS}}, mirt__lion_numbers},
+    {"adadelta", mirt_adadelta, MIRT__FIELDS(mirt__adadelta_fields),
+     {{"accumulated_grad", MIRT__SLOT_ZEROS}, {"accumulated_delta_var", MIRT__SLOT_ZEROS}}, mirt__rho_numbers},
+    {"schedule_free_adamw", mirt_schedule_free_adamw, MIRT__FIELDS(mirt__schedule_free_fields), {MIRT__MOMENTS},
+     mirt__schedule_free_numbers},
+    {"ftrl", mirt_ftrl, MIRT__FIELDS(mirt__ftrl_fields),
+     {{"accumulator", MIRT__SLOT_ACCUMULATOR}, {"linear", MIRT__SLOT_ZEROS}}, mirt__ftrl_numbers}};
+#undef MIRT__LION_FIELDS
+#undef MIRT__MOMENTS
+#undef MIRT__AMSGRAD
 
 static const mirt__field mirt__common_fields[] = {
     MIRT__OPTIONAL_FIELD(mirt_optimizer, BOOL, amsgrad),
@@ -37949,12 +37650,10 @@ MIRT__LIB int mirt__optimizer_common(const mirt__field **fields) {
     return MIRT__COUNT(mirt__common_fields);
 }
 
-#define MIRT__OPTIMIZER_ROW(kind, name, kernel) &mirt__optimizer_##name,
-static const mirt__optimizer_class *const mirt__optimizer_table[] = {MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_ROW)};
-#undef MIRT__OPTIMIZER_ROW
+MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__optimizer_table) == MIRT__OPTIMIZER_COUNT, "MIRT_OPTIMIZER_LIST has each row");
 
 MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind) {
-    return mirt__optimizer_table[kind];
+    return &mirt__optimizer_table[kind];
 }
 
 static bool mirt__optimizer_known(const mirt_optimizer *o) {
@@ -37982,15 +37681,71 @@ MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *o) {
     if (o->learning_rate == 0 && !o->schedule && !o->decay.kind) o->learning_rate = keras.learning_rate;
 }
 
+/* Whether the optimizer's options ask for a slot of its row. */
+static bool mirt__slot_used(const mirt_optimizer *o, const mirt__optimizer_slot *slot) {
+    switch (slot->use) {
+    case MIRT__SLOT_NONE: return false;
+    case MIRT__SLOT_AMSGRAD: return o->amsgrad;
+    case MIRT__SLOT_MOMENTUM: return o->momentum != 0;
+    case MIRT__SLOT_CENTERED: return o->centered;
+    case MIRT__SLOT_ZEROS:
+    case MIRT__SLOT_ACCUMULATOR: break;
+    }
+    return true;
+}
+
+MIRT__LIB void mirt__optimizer_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
+                                       mirt__update *update) {
+    const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
+    for (int i = 0; i < MIRT__COUNT(cls->slot); i++) {
+        if (mirt__slot_used(o, &cls->slot[i])) update->slot[i] = *slot++;
+    }
+    update->learning_rate = (float)rate;
+    update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
+    update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
+    update->epsilon = o->epsilon;
+    update->momentum = o->momentum;
+    update->nesterov = o->nesterov;
+    if (cls->numbers) cls->numbers(o, step, rate, update);
+}
+
 MIRT__LIB int mirt__optimizer_slot_names(const mirt_optimizer *o, const char *name[MIRT__MAX_SLOTS]) {
-    int count = mirt__optimizer_table[o->kind]->slots(o, name);
+    const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
+    int count = 0;
+    for (int i = 0; i < MIRT__COUNT(cls->slot); i++) {
+        if (mirt__slot_used(o, &cls->slot[i])) name[count++] = cls->slot[i].name;
+    }
     if (o->use_ema) name[count++] = "average";
     return count;
+}
+
+MIRT__LIB bool mirt__optimizer_amsgrad(const mirt__optimizer_class *cls) {
+    return cls->slot[2].use == MIRT__SLOT_AMSGRAD;
 }
 
 MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *o) {
     const char *name[MIRT__MAX_SLOTS];
     return mirt__optimizer_slot_names(o, name);
+}
+
+/* The numbers of the optimizer's own fields. */
+static mirt_status mirt__optimizer_own_check(const mirt_optimizer *o) {
+    const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
+    for (int i = 0; i < cls->num_fields; i++) {
+        const mirt__field *field = &cls->fields[i];
+        if (field->kind != MIRT__FIELD_FLOAT) continue;
+        const float value = *(const float *)(const void *)((const char *)o + field->offset);
+        const bool beta_1 = field->offset == offsetof(mirt_optimizer, beta_1);
+        const bool share = beta_1 || field->offset == offsetof(mirt_optimizer, beta_2) ||
+                           field->offset == offsetof(mirt_optimizer, rho) ||
+                           field->offset == offsetof(mirt_optimizer, momentum);
+        const bool positive = beta_1 && (o->kind == MIRT_LION || o->kind == MIRT_SCHEDULE_FREE_ADAMW);
+        if (mirt__is_rate((double)value) && !(share && value >= 1) && !(positive && value == 0)) continue;
+        return mirt__fail(MIRT_E_INVALID, "%s's %s is %g; it must be %s; start from mirt_%s", cls->name, field->name,
+                          (double)value, positive ? "in (0, 1)" : share ? "in [0, 1)" : "finite and not negative",
+                          cls->name);
+    }
+    return MIRT_OK;
 }
 
 static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
@@ -38002,6 +37757,8 @@ static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
             return mirt__fail(MIRT_E_INVALID, "the optimizer's %s is %g; it must be finite and not negative",
                               field->name, (double)*(const float *)at);
     }
+    if (o->warmup_steps < 0)
+        return mirt__fail(MIRT_E_INVALID, "warmup_steps is %lld; it must not be negative", (long long)o->warmup_steps);
     if (clips > 1)
         return mirt__fail(MIRT_E_INVALID, "at most one of clipnorm, global_clipnorm and clipvalue can be set");
     if (o->use_ema && !(o->ema_momentum < 1))
@@ -38012,7 +37769,7 @@ static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
                           (long long)o->ema_overwrite_frequency);
     if (!o->use_ema && o->ema_overwrite_frequency)
         return mirt__fail(MIRT_E_INVALID, "ema_overwrite_frequency is set, but use_ema is not");
-    if (o->amsgrad && !mirt__optimizer_table[o->kind]->amsgrad)
+    if (o->amsgrad && !mirt__optimizer_amsgrad(mirt__optimizer_class_get(o->kind)))
         return mirt__fail(MIRT_E_INVALID, "amsgrad is for Adam and AdamW");
     if (o->exclude_from_weight_decay &&
         !mirt__utf8_valid(o->exclude_from_weight_decay, strlen(o->exclude_from_weight_decay))) {
@@ -38030,7 +37787,7 @@ MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *o) {
         return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be finite and not negative",
                           (double)o->learning_rate);
     }
-    return mirt__optimizer_table[o->kind]->check(o) == MIRT_OK ? mirt__optimizer_extras_check(o) : mirt_last_status();
+    return mirt__optimizer_own_check(o) == MIRT_OK ? mirt__optimizer_extras_check(o) : mirt_last_status();
 }
 
 /* >>weight decay, clipping and averages */
@@ -38090,7 +37847,7 @@ MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slot
         update->fresh = model->step ? (float)(1 - mirt__as_written(o->ema_momentum)) : 1.0f;
         update->overwrite = o->ema_overwrite_frequency && (model->step + 1) % o->ema_overwrite_frequency == 0;
     }
-    mirt__optimizer_table[o->kind]->update(o, model->step + 1, rate, slot, update);
+    mirt__optimizer_numbers(o, model->step + 1, rate, slot, update);
 }
 
 /* The averages of the trained weights. They and the weights are up to date on the host. */
@@ -38242,13 +37999,22 @@ static mirt__metric_takes mirt__metric_takes_of(const mirt__metric_use *use) {
 
 enum { MIRT__MOST_GROUPS = 1 << 20 };
 
+static bool mirt__is_f_score(const mirt__metric_use *use) {
+    return use->metric == MIRT_F1_SCORE || use->metric == MIRT_FBETA_SCORE;
+}
+
+/* Whether it is one of IoU's, of a confusion matrix. */
+static bool mirt__counts_classes(const mirt__metric_use *use) {
+    return use->metric == MIRT_MEAN_IOU || (use->metric >= MIRT_IOU && use->metric <= MIRT_ONE_HOT_MEAN_IOU);
+}
+
 MIRT__LIB void mirt__metric_settle(const mirt_model *model, mirt__metric_use *use) {
     mirt_metric_options *o = &use->options;
     const bool given = o->has_threshold || o->threshold != 0, hits = use->cls && use->cls->sums == MIRT__SUMS_HITS;
-    const bool iou = use->metric == MIRT_MEAN_IOU;
-    const int64_t elements = mirt__shape_count(&model->output[use->output]->shape);
-    use->n = iou && o->sparse_y_pred ? 1 : mirt__last_dim(model->output[use->output]);
-    use->positions = elements / use->n;
+    const bool iou = mirt__counts_classes(use);
+    const bool single = (iou && o->sparse_y_pred) || use->metric == MIRT_BINARY_IOU;
+    use->n = single ? 1 : mirt__last_dim(model->output[use->output]);
+    use->positions = mirt__shape_count(&model->output[use->output]->shape) / use->n;
     use->class_id = o->has_class_id || o->class_id ? o->class_id : -1;
     use->largest = hits && !iou && o->average && !given && !o->k;
     use->groups = 1;
@@ -38256,6 +38022,7 @@ MIRT__LIB void mirt__metric_settle(const mirt_model *model, mirt__metric_use *us
     else if (o->average && use->class_id < 0 && hits) use->groups = use->n;
     if (!given) o->threshold = hits && !iou && (o->k || use->largest) ? -INFINITY : 0.5f;
     if (!hits && !o->k) o->k = 5;
+    if (o->beta == 0) o->beta = 1;
     if (!o->num_thresholds) o->num_thresholds = 200;
 }
 
@@ -38265,27 +38032,35 @@ MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__me
     const bool numbers = takes == MIRT__TAKES_NUMBERS, classes = numbers || takes == MIRT__TAKES_ONE_HOT;
     const mirt_tensor *output = model->output[use->output];
     const mirt__loss_class *loss = mirt__output_loss(model, use->output);
-    const int64_t groups = use->metric == MIRT_MEAN_IOU ? use->groups : use->n;
+    const bool iou = mirt__counts_classes(use), one_hot_numbers = iou && use->options.sparse_y_pred;
+    const int64_t groups = iou ? use->groups : use->n;
     char text[96];
     if (use->metric == MIRT_METRIC_LOSS && !use->options.loss)
         return mirt__fail(MIRT_E_INVALID, "MIRT_METRIC_LOSS needs a `loss` in its options");
-    if (use->metric == MIRT_METRIC_LOSS && use->options.loss == MIRT_DICE)
-        return mirt__fail(MIRT_E_INVALID, "dice is one ratio of the global batch, not a value for each sample: it "
-                                          "cannot be a metric");
+    if (use->metric == MIRT_METRIC_LOSS && (use->options.loss == MIRT_DICE || use->options.loss == MIRT_TVERSKY))
+        return mirt__fail(MIRT_E_INVALID, "%s is one ratio of the global batch, not a value for each sample: it cannot "
+                                          "be a metric",
+                          mirt__loss_class_get(use->options.loss)->name);
     if (use->options.average && use->metric >= MIRT_TRUE_POSITIVES && use->metric <= MIRT_FALSE_NEGATIVES)
         return mirt__fail(MIRT_E_INVALID, "%s has no average; precision, recall and F1 have", name);
-    if (classes && use->n < 2)
+    if (classes && use->n < 2 && !one_hot_numbers)
         return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes) or (rows, ..., classes); %s is %s", name,
                           maker, mirt__shape_text(&output->shape, text));
     if (use->metric == MIRT_R2_SCORE && output->shape.rank != 2)
         return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, n); %s is %s", name, maker,
                           mirt__shape_text(&output->shape, text));
-    if (use->options.sparse_y_pred && use->metric == MIRT_MEAN_IOU && use->options.num_classes < 1)
+    if (one_hot_numbers && use->options.num_classes < 1)
         return mirt__fail(MIRT_E_INVALID, "%s of class numbers (sparse_y_pred) needs num_classes", name);
     if (mirt__metric_sums(use) > 3 * MIRT__MOST_GROUPS)
         return mirt__fail(MIRT_E_INVALID, "%s counts at most %d classes or outputs; %s has %lld", name,
                           MIRT__MOST_GROUPS, maker, (long long)groups);
-    if (use->class_id >= groups && use->cls->sums == MIRT__SUMS_HITS)
+    if ((use->metric == MIRT_IOU || use->metric == MIRT_ONE_HOT_IOU) && use->class_id < 0 &&
+        !use->options.target_classes)
+        return mirt__fail(MIRT_E_INVALID, "%s needs class_id or target_classes", name);
+    if (iou && use->options.target_classes >> (groups < 31 ? groups : 31))
+        return mirt__fail(MIRT_E_INVALID, "%s: target_classes is 0x%x; %s has %lld classes, the first 31 can be set",
+                          name, use->options.target_classes, maker, (long long)groups);
+    if (use->class_id >= groups && (use->cls->sums == MIRT__SUMS_HITS || use->cls->sums == MIRT__SUMS_BUCKETS))
         return mirt__fail(MIRT_E_INVALID, "%s: class_id is %lld; %s has %lld classes", name, (long long)use->class_id,
                           maker, (long long)groups);
     if (loss && loss->sparse && takes == MIRT__TAKES_VALUES)
@@ -38297,13 +38072,14 @@ MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__me
     return MIRT_OK;
 }
 
-/* >>counting: the sums of a batch */
+/* >>labels and weights of a batch */
 
 static double mirt__label_at(const mirt__counted *c, int64_t i) { return mirt__element(c->labels, c->dtype, i); }
 
 /* The label of output j in a row; a class number means the index of the 1. */
 static double mirt__label_of(const mirt__counted *c, int64_t row, int64_t j) {
-    return c->sparse ? (double)(mirt__label_at(c, row) == (double)j) : mirt__label_at(c, row * c->n + j);
+    if (c->width == 1 && c->n > 1) return mirt__label_at(c, row) == (double)j;
+    return mirt__label_at(c, row * c->n + j);
 }
 
 /* The class that a number means; -1: none of them. */
@@ -38347,35 +38123,72 @@ MIRT__LIB double mirt__sample_weight(const mirt__counted *c, int64_t sample) {
     return sum / (double)positions;
 }
 
-static void mirt__count_best(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
+/* >>values of a row, which are added up with its weight */
+
+static double mirt__is_best(const mirt__metric_use *use, const mirt__counted *c, int64_t row) {
     (void)use;
-    for (int64_t r = 0; r < c->rows; r++)
-        sum[0] += mirt__best_of(c->x + r * c->n, c->n) == mirt__class_of(c, r, c->n) ? mirt__row_weight(c, r) : 0;
+    return mirt__best_of(c->x + row * c->n, c->n) == mirt__class_of(c, row, c->n);
 }
 
 /* Like TensorFlow's in_top_k: fewer than k predictions are larger, and all are finite. */
-static void mirt__count_top_k(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
-    for (int64_t r = 0; r < c->rows; r++) {
-        const mirt__real *x = c->x + r * c->n;
-        const int64_t label = mirt__class_of(c, r, c->n);
-        bool good = label >= 0 && label < c->n && isfinite((double)x[label]);
-        int64_t larger = 0;
-        for (int64_t j = 0; good && j < c->n; j++) {
-            larger += x[j] > x[label];
-            good = isfinite((double)x[j]) && larger < use->options.k;
-        }
-        sum[0] += good ? mirt__row_weight(c, r) : 0;
+static double mirt__is_in_top_k(const mirt__metric_use *use, const mirt__counted *c, int64_t row) {
+    const mirt__real *x = c->x + row * c->n;
+    const int64_t label = mirt__class_of(c, row, c->n);
+    bool good = label >= 0 && label < c->n && isfinite((double)x[label]);
+    int64_t larger = 0;
+    for (int64_t j = 0; good && j < c->n; j++) {
+        larger += x[j] > x[label];
+        good = isfinite((double)x[j]) && larger < use->options.k;
     }
+    return good;
 }
 
-static void mirt__count_binary(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
+static double mirt__agreements(const mirt__metric_use *use, const mirt__counted *c, int64_t row) {
     const mirt__real threshold = use->options.threshold;
-    for (int64_t r = 0; r < c->rows; r++) {
-        const double weight = mirt__row_weight(c, r);
-        for (int64_t j = 0; j < c->n; j++)
-            sum[0] += mirt__label_of(c, r, j) == (c->x[r * c->n + j] > threshold ? 1.0 : 0.0) ? weight : 0;
-    }
+    double sum = 0;
+    for (int64_t j = 0; j < c->n; j++)
+        sum += mirt__label_of(c, row, j) == (c->x[row * c->n + j] > threshold ? 1.0 : 0.0);
+    return sum;
 }
+
+static double mirt__errors(const mirt__metric_use *use, const mirt__counted *c, int64_t row) {
+    double sum = 0;
+    for (int64_t i = row * c->n; i < (row + 1) * c->n; i++) {
+        const double off = fabs((double)c->x[i] - mirt__label_at(c, i));
+        sum += use->metric == MIRT_MAE ? off : off * off;
+    }
+    return sum;
+}
+
+/* Of predictions and labels, for Pearson's and the concordance correlation without their means. */
+static double mirt__correlation(const mirt__metric_use *use, const mirt__counted *c, int64_t row) {
+    const bool centered = use->metric != MIRT_METRIC_COSINE_SIMILARITY;
+    double xx = 0, tt = 0, xt = 0, x_mean = 0, t_mean = 0;
+    for (int64_t i = row * c->n; centered && i < (row + 1) * c->n; i++) {
+        x_mean += (double)c->x[i] / (double)c->n;
+        t_mean += mirt__label_at(c, i) / (double)c->n;
+    }
+    for (int64_t i = row * c->n; i < (row + 1) * c->n; i++) {
+        const double x = (double)c->x[i] - x_mean, label = mirt__label_at(c, i) - t_mean;
+        xx += x * x;
+        tt += label * label;
+        xt += x * label;
+    }
+    if (use->metric == MIRT_CONCORDANCE_CORRELATION) {
+        const double n = (double)c->n, off = x_mean - t_mean;
+        return 2 * xt / n / ((xx + tt) / n + off * off + 1e-7); /* as Keras */
+    }
+    xx = sqrt(xx);
+    tt = sqrt(tt);
+    if (centered) return xt / (xx * tt); /* NaN of constant rows, as Keras */
+    return xt / ((xx > 1e-7 ? xx : 1e-7) * (tt > 1e-7 ? tt : 1e-7)); /* as Keras */
+}
+
+static void mirt__count_values(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
+    for (int64_t r = 0; r < c->rows; r++) sum[0] += mirt__row_weight(c, r) * use->cls->value(use, c, r);
+}
+
+/* >>other sums of a batch */
 
 /* Adds to the true positives, false positives and false negatives of output or class j. */
 static void mirt__count_hit(const mirt__metric_use *use, int64_t j, bool is, bool said, double weight, double *sum) {
@@ -38402,7 +38215,7 @@ static int64_t mirt__kth_of(const mirt__real *x, int64_t n, int64_t k) {
 
 /* Whether output j of a row counts as 1; `last`: the least of the outputs that may, -1: all may. */
 static bool mirt__is_said(const mirt__metric_use *use, const mirt__real *x, int64_t j, int64_t last) {
-    if (use->largest && use->metric == MIRT_F1_SCORE)
+    if (use->largest && mirt__is_f_score(use))
         return last >= 0 && x[j] >= x[last] && fabs((double)x[j]) > 1e-9; /* as Keras */
     return x[j] > (mirt__real)use->options.threshold && (last < 0 || x[j] > x[last] || (x[j] == x[last] && j <= last));
 }
@@ -38436,26 +38249,18 @@ static void mirt__count_classes(const mirt__metric_use *use, const mirt__counted
     }
 }
 
-/* Counts positives by the largest threshold below them, then negatives; in float32, as in Keras. */
+/* Counts positives by the largest threshold below them, then negatives; in float32, as in Keras. The last threshold, 1,
+   is below none; its count is that of zeros, which are above the first threshold for AUC alone. */
 static void mirt__count_buckets(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
     const int buckets = use->options.num_thresholds;
+    const int64_t begin = use->class_id < 0 ? 0 : use->class_id, end = use->class_id < 0 ? c->n : use->class_id + 1;
     for (int64_t r = 0; r < c->rows; r++) {
         const double weight = mirt__row_weight(c, r);
-        for (int64_t j = 0; j < c->n; j++) {
+        for (int64_t j = begin; j < end; j++) {
             const float x = (float)c->x[r * c->n + j], p = x > 0 ? (x < 1 ? x : 1) : 0;
-            const int bucket = (int)ceilf(p * (float)(buckets - 1)) - 1;
-            sum[(bucket > 0 ? bucket : 0) + (mirt__label_of(c, r, j) != 0 ? 0 : buckets)] += weight;
-        }
-    }
-}
-
-static void mirt__count_errors(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
-    const bool squared = use->metric != MIRT_MAE;
-    for (int64_t r = 0; r < c->rows; r++) {
-        const double weight = mirt__row_weight(c, r);
-        for (int64_t i = r * c->n; i < (r + 1) * c->n; i++) {
-            const double off = fabs((double)c->x[i] - mirt__label_at(c, i));
-            sum[0] += weight * (squared ? off * off : off);
+            const int above = (int)ceilf(p * (float)(buckets - 1));
+            const int bucket = above ? above - 1 : use->metric == MIRT_AUC ? 0 : buckets - 1;
+            sum[bucket + (mirt__label_of(c, r, j) != 0 ? 0 : buckets)] += weight;
         }
     }
 }
@@ -38474,22 +38279,6 @@ static void mirt__count_variance(const mirt__metric_use *use, const mirt__counte
     }
 }
 
-static void mirt__count_cosine(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
-    (void)use;
-    for (int64_t r = 0; r < c->rows; r++) {
-        double xx = 0, tt = 0, xt = 0;
-        for (int64_t i = r * c->n; i < (r + 1) * c->n; i++) {
-            const double x = (double)c->x[i], label = mirt__label_at(c, i);
-            xx += x * x;
-            tt += label * label;
-            xt += x * label;
-        }
-        xx = sqrt(xx);
-        tt = sqrt(tt);
-        sum[0] += mirt__row_weight(c, r) * xt / ((xx > 1e-7 ? xx : 1e-7) * (tt > 1e-7 ? tt : 1e-7)); /* as Keras */
-    }
-}
-
 /* >>results of the sums */
 
 static double mirt__ratio(double a, double b) { return b != 0 ? a / b : 0; }
@@ -38499,11 +38288,8 @@ static double mirt__mean_of_rows(const mirt__metric_use *use, const double *sum,
 }
 
 static double mirt__mean_of_elements(const mirt__metric_use *use, const double *sum, double samples) {
-    return mirt__ratio(sum[0], samples * (double)use->positions * (double)use->n);
-}
-
-static double mirt__root_of_mean(const mirt__metric_use *use, const double *sum, double samples) {
-    return sqrt(mirt__mean_of_elements(use, sum, samples));
+    const double mean = mirt__ratio(sum[0], samples * (double)use->positions * (double)use->n);
+    return use->metric == MIRT_ROOT_MEAN_SQUARED_ERROR ? sqrt(mean) : mean;
 }
 
 /* Keras's uniform average; an output whose labels are all the same scores 0. */
@@ -38517,9 +38303,11 @@ static double mirt__explained(const mirt__metric_use *use, const double *sum, do
 }
 
 MIRT__LIB double mirt__metric_of_group(const mirt__metric_use *use, const double *sums, int64_t group) {
-    const double *of = sums + 3 * group, hits = use->metric == MIRT_F1_SCORE ? 2 * of[0] : of[0];
-    const double wrong = use->metric == MIRT_RECALL ? 0 : of[1], missed = use->metric == MIRT_PRECISION ? 0 : of[2];
-    if (use->metric == MIRT_MEAN_IOU && !(hits + wrong + missed > 0)) return (double)NAN;
+    const bool f = mirt__is_f_score(use);
+    const double beta = f ? (double)use->options.beta : 1, *of = sums + 3 * group;
+    const double hits = f ? (1 + beta * beta) * of[0] : of[0], wrong = use->metric == MIRT_RECALL ? 0 : of[1],
+                 missed = use->metric == MIRT_PRECISION ? 0 : beta * beta * of[2];
+    if (mirt__counts_classes(use) && !(hits + wrong + missed > 0)) return (double)NAN;
     return mirt__ratio(hits, hits + wrong + missed);
 }
 
@@ -38530,16 +38318,23 @@ static double mirt__micro_average(const mirt__metric_use *use, const double *sum
     return mirt__metric_of_group(use, all, 0);
 }
 
+/* Whether group g is one of those whose mean it is. */
+static bool mirt__is_target(const mirt__metric_use *use, int64_t g) {
+    const unsigned targets = mirt__counts_classes(use) ? use->options.target_classes : 0;
+    return (use->groups == 1 || use->class_id < 0 || g == use->class_id) &&
+           (!targets || (g < 31 && (targets >> g & 1u)));
+}
+
 /* Precision, recall, F1 or IoU: of one group, or the mean of several by their weights; one that does not occur has
    none. */
 static double mirt__share_of_hits(const mirt__metric_use *use, const double *sum, double samples) {
-    const bool by_labels = use->options.average == MIRT_WEIGHTED && use->metric != MIRT_MEAN_IOU;
+    const bool iou = mirt__counts_classes(use), by_labels = use->options.average == MIRT_WEIGHTED && !iou;
     double total = 0, weights = 0;
     (void)samples;
-    if (use->metric != MIRT_MEAN_IOU && use->options.average <= MIRT_MICRO) return mirt__micro_average(use, sum);
+    if (!iou && use->options.average <= MIRT_MICRO) return mirt__micro_average(use, sum);
     for (int64_t g = 0; g < use->groups; g++) {
         const double value = mirt__metric_of_group(use, sum, g), weight = by_labels ? sum[3 * g] + sum[3 * g + 2] : 1;
-        if (!(value == value) || (use->groups > 1 && use->class_id >= 0 && g != use->class_id)) continue;
+        if (!(value == value) || !mirt__is_target(use, g)) continue;
         total += weight * value;
         weights += weight;
     }
@@ -38565,16 +38360,17 @@ static double mirt__auc_part(bool pr, double tp, double fp, double tp_in, double
     return mirt__ratio(slope * (tp_in + intercept * log(ratio)), positives);
 }
 
+static double mirt__total(const double *sum, int count) {
+    double total = 0;
+    for (int i = 0; i < count; i++) total += sum[i];
+    return total;
+}
+
 static double mirt__auc_of(const mirt__metric_use *use, const double *sum, double samples) {
     const int buckets = use->options.num_thresholds;
-    double positives = 0, negatives = 0, area = 0, tp, fp;
+    const double positives = mirt__total(sum, buckets), negatives = mirt__total(sum + buckets, buckets);
+    double area = 0, tp = positives, fp = negatives;
     (void)samples;
-    for (int i = 0; i < buckets; i++) {
-        positives += sum[i];
-        negatives += sum[buckets + i];
-    }
-    tp = positives;
-    fp = negatives;
     for (int i = 0; i + 1 < buckets; i++) {
         area += mirt__auc_part(use->options.curve == MIRT_PR, tp, fp, sum[i], sum[buckets + i], positives, negatives);
         tp -= sum[i];
@@ -38583,40 +38379,79 @@ static double mirt__auc_of(const mirt__metric_use *use, const double *sum, doubl
     return area;
 }
 
+/* The best of one share at thresholds where another is at least `at`, from the highest threshold to the lowest. */
+static double mirt__best_at(const mirt__metric_use *use, const double *sum, double samples) {
+    const int buckets = use->options.num_thresholds;
+    const bool wants_recall =
+        use->metric == MIRT_SENSITIVITY_AT_SPECIFICITY || use->metric == MIRT_RECALL_AT_PRECISION;
+    const bool precision = use->metric == MIRT_PRECISION_AT_RECALL || use->metric == MIRT_RECALL_AT_PRECISION;
+    const double positives = mirt__total(sum, buckets), negatives = mirt__total(sum + buckets, buckets);
+    double tp = 0, fp = 0, best = 0;
+    (void)samples;
+    for (int i = buckets - 1; i >= 0; i--) {
+        tp += i + 1 < buckets ? sum[i] : 0;
+        fp += i + 1 < buckets ? sum[buckets + i] : 0;
+        const double recall = mirt__ratio(tp, positives),
+                     other = precision ? mirt__ratio(tp, tp + fp) : mirt__ratio(negatives - fp, negatives);
+        const double value = wants_recall ? recall : other;
+        if ((float)(wants_recall ? other : recall) >= use->options.at && value > best) best = value; /* as Keras */
+    }
+    return best;
+}
+
 /* >>the table */
 
 #define MIRT__SHARE MIRT_MODE_MAX, true
+#define MIRT__SCORE MIRT_MODE_MAX, false
 #define MIRT__ERROR MIRT_MODE_MIN, false
-#define MIRT__COUNT_OF_HITS MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_positives, mirt__number_of_hits
+#define MIRT__VALUES(value, per) NULL, 1, mirt__count_values, value, mirt__mean_of_##per
+#define MIRT__HITS(result) MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_positives, NULL, mirt__##result
+#define MIRT__CLASSES NULL, MIRT__SUMS_HITS, mirt__count_classes, NULL, mirt__share_of_hits, MIRT__SHARE
+#define MIRT__THRESHOLDS(result) \
+    MIRT__TAKES_ANY, NULL, MIRT__SUMS_BUCKETS, mirt__count_buckets, NULL, result, MIRT__SHARE
 static const mirt__metric_class mirt__metric_table[] = {
-    {NULL, MIRT__TAKES_ANY, NULL, 0, NULL, NULL, MIRT_MODE_AUTO, false},
-    {"accuracy", MIRT__TAKES_BY_SHAPE, mirt__accuracy_record, 0, NULL, NULL, MIRT__SHARE},
-    {"binary_accuracy", MIRT__TAKES_VALUES, NULL, 1, mirt__count_binary, mirt__mean_of_elements, MIRT__SHARE},
-    {"categorical_accuracy", MIRT__TAKES_ONE_HOT, NULL, 1, mirt__count_best, mirt__mean_of_rows, MIRT__SHARE},
-    {"sparse_categorical_accuracy", MIRT__TAKES_NUMBERS, NULL, 1, mirt__count_best, mirt__mean_of_rows, MIRT__SHARE},
-    {"top_k_categorical_accuracy", MIRT__TAKES_ONE_HOT, NULL, 1, mirt__count_top_k, mirt__mean_of_rows, MIRT__SHARE},
-    {"sparse_top_k_categorical_accuracy", MIRT__TAKES_NUMBERS, NULL, 1, mirt__count_top_k, mirt__mean_of_rows,
-     MIRT__SHARE},
-    {"precision", MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_positives, mirt__share_of_hits, MIRT__SHARE},
-    {"recall", MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_positives, mirt__share_of_hits, MIRT__SHARE},
-    {"f1_score", MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_positives, mirt__share_of_hits, MIRT__SHARE},
-    {"auc", MIRT__TAKES_ANY, NULL, MIRT__SUMS_BUCKETS, mirt__count_buckets, mirt__auc_of, MIRT__SHARE},
-    {"mean_absolute_error", MIRT__TAKES_VALUES, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT__ERROR},
-    {"mean_squared_error", MIRT__TAKES_VALUES, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT__ERROR},
-    {"mean_io_u", MIRT__TAKES_ANY, NULL, MIRT__SUMS_HITS, mirt__count_classes, mirt__share_of_hits, MIRT__SHARE},
-    {"true_positives", MIRT__COUNT_OF_HITS, MIRT_MODE_AUTO, false},
-    {"false_positives", MIRT__COUNT_OF_HITS, MIRT_MODE_AUTO, false},
-    {"true_negatives", MIRT__COUNT_OF_HITS, MIRT_MODE_AUTO, false},
-    {"false_negatives", MIRT__COUNT_OF_HITS, MIRT_MODE_AUTO, false},
-    {"root_mean_squared_error", MIRT__TAKES_VALUES, NULL, 1, mirt__count_errors, mirt__root_of_mean, MIRT__ERROR},
-    {"r2_score", MIRT__TAKES_VALUES, NULL, MIRT__SUMS_OUTPUTS, mirt__count_variance, mirt__explained, MIRT_MODE_MAX,
-     false},
-    {"cosine_similarity", MIRT__TAKES_VALUES, NULL, 1, mirt__count_cosine, mirt__mean_of_rows, MIRT_MODE_MAX, false},
-    {"loss", MIRT__TAKES_ANY, mirt__loss_metric_record, 0, NULL, NULL, MIRT__ERROR},
+    {NULL, MIRT__TAKES_ANY, NULL, 0, NULL, NULL, NULL, MIRT_MODE_AUTO, false},
+    {"accuracy", MIRT__TAKES_BY_SHAPE, mirt__accuracy_record, 0, NULL, NULL, NULL, MIRT__SHARE},
+    {"binary_accuracy", MIRT__TAKES_VALUES, MIRT__VALUES(mirt__agreements, elements), MIRT__SHARE},
+    {"categorical_accuracy", MIRT__TAKES_ONE_HOT, MIRT__VALUES(mirt__is_best, rows), MIRT__SHARE},
+    {"sparse_categorical_accuracy", MIRT__TAKES_NUMBERS, MIRT__VALUES(mirt__is_best, rows), MIRT__SHARE},
+    {"top_k_categorical_accuracy", MIRT__TAKES_ONE_HOT, MIRT__VALUES(mirt__is_in_top_k, rows), MIRT__SHARE},
+    {"sparse_top_k_categorical_accuracy", MIRT__TAKES_NUMBERS, MIRT__VALUES(mirt__is_in_top_k, rows), MIRT__SHARE},
+    {"precision", MIRT__HITS(share_of_hits), MIRT__SHARE},
+    {"recall", MIRT__HITS(share_of_hits), MIRT__SHARE},
+    {"f1_score", MIRT__HITS(share_of_hits), MIRT__SHARE},
+    {"auc", MIRT__THRESHOLDS(mirt__auc_of)},
+    {"mean_absolute_error", MIRT__TAKES_VALUES, MIRT__VALUES(mirt__errors, elements), MIRT__ERROR},
+    {"mean_squared_error", MIRT__TAKES_VALUES, MIRT__VALUES(mirt__errors, elements), MIRT__ERROR},
+    {"mean_io_u", MIRT__TAKES_ANY, MIRT__CLASSES},
+    {"true_positives", MIRT__HITS(number_of_hits), MIRT_MODE_AUTO, false},
+    {"false_positives", MIRT__HITS(number_of_hits), MIRT_MODE_AUTO, false},
+    {"true_negatives", MIRT__HITS(number_of_hits), MIRT_MODE_AUTO, false},
+    {"false_negatives", MIRT__HITS(number_of_hits), MIRT_MODE_AUTO, false},
+    {"root_mean_squared_error", MIRT__TAKES_VALUES, MIRT__VALUES(mirt__errors, elements), MIRT__ERROR},
+    {"r2_score", MIRT__TAKES_VALUES, NULL, MIRT__SUMS_OUTPUTS, mirt__count_variance, NULL, mirt__explained,
+     MIRT__SCORE},
+    {"cosine_similarity", MIRT__TAKES_VALUES, MIRT__VALUES(mirt__correlation, rows), MIRT__SCORE},
+    {"loss", MIRT__TAKES_ANY, mirt__loss_metric_record, 0, NULL, NULL, NULL, MIRT__ERROR},
+    {"fbeta_score", MIRT__HITS(share_of_hits), MIRT__SHARE},
+    {"io_u", MIRT__TAKES_ANY, MIRT__CLASSES},
+    {"binary_io_u", MIRT__TAKES_VALUES, MIRT__CLASSES},
+    {"one_hot_io_u", MIRT__TAKES_ONE_HOT, MIRT__CLASSES},
+    {"one_hot_mean_io_u", MIRT__TAKES_ONE_HOT, MIRT__CLASSES},
+    {"pearson_correlation", MIRT__TAKES_VALUES, MIRT__VALUES(mirt__correlation, rows), MIRT__SCORE},
+    {"concordance_correlation", MIRT__TAKES_VALUES, MIRT__VALUES(mirt__correlation, rows), MIRT__SCORE},
+    {"sensitivity_at_specificity", MIRT__THRESHOLDS(mirt__best_at)},
+    {"specificity_at_sensitivity", MIRT__THRESHOLDS(mirt__best_at)},
+    {"precision_at_recall", MIRT__THRESHOLDS(mirt__best_at)},
+    {"recall_at_precision", MIRT__THRESHOLDS(mirt__best_at)},
 };
 #undef MIRT__SHARE
+#undef MIRT__SCORE
 #undef MIRT__ERROR
-#undef MIRT__COUNT_OF_HITS
+#undef MIRT__VALUES
+#undef MIRT__HITS
+#undef MIRT__CLASSES
+#undef MIRT__THRESHOLDS
 MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__metric_table) == MIRT__METRIC_COUNT, "a row for each metric");
 
 MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric) {
@@ -38640,7 +38475,7 @@ MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric
         return mirt__accuracy_kind_of(model, use->output) == MIRT__ACCURACY_BINARY && !use->options.from_logits;
     const bool one = use->n == 1 && !use->options.sparse_y_pred; /* mean IoU of it */
     return use->cls &&
-           (use->cls->count == mirt__count_binary || use->cls->count == mirt__count_positives ||
+           (use->cls->value == mirt__agreements || use->cls->count == mirt__count_positives ||
             (use->cls->count == mirt__count_classes && one)) &&
            !use->options.from_logits && use->options.threshold == 0.5f && !(loss && loss->undo == MIRT_SOFTMAX);
 }
@@ -38651,7 +38486,7 @@ MIRT__LIB bool mirt__metric_indexes(const mirt__metric_use *use) {
 
 MIRT__LIB bool mirt__metric_by_class(const mirt__metric_use *use) {
     return use->cls && use->cls->result == mirt__share_of_hits &&
-           (use->metric == MIRT_MEAN_IOU || (use->options.average && use->class_id < 0));
+           (mirt__counts_classes(use) || (use->options.average && use->class_id < 0));
 }
 
 #endif /* MIRRORTRAIN_NO_TRAIN */
@@ -39008,10 +38843,8 @@ MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rat
 
 #define MIRT__LOSS_SPARSE true, true, true
 #define MIRT__LOSS_CATEGORICAL true, true, false
-#define MIRT__LOSS_SUMS true, false, false
-#define MIRT__LOSS_VECTORS true, false, false
+#define MIRT__LOSS_VALUES true, false, false
 #define MIRT__LOSS_ELEMENTS false, false, false
-#define MIRT__LOSS_RECORDED true, false, false
 #define MIRT__LOSS_ROW(loss, name, labels, activation) {#name, MIRT__LOSS_##labels, activation},
 static const mirt__loss_class mirt__loss_table[] = {
     {"none", false, false, false, MIRT_LINEAR},
@@ -39020,10 +38853,8 @@ static const mirt__loss_class mirt__loss_table[] = {
 MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__loss_table) == MIRT__LOSS_COUNT, "a row for each loss");
 #undef MIRT__LOSS_SPARSE
 #undef MIRT__LOSS_CATEGORICAL
-#undef MIRT__LOSS_SUMS
-#undef MIRT__LOSS_VECTORS
+#undef MIRT__LOSS_VALUES
 #undef MIRT__LOSS_ELEMENTS
-#undef MIRT__LOSS_RECORDED
 #undef MIRT__LOSS_ROW
 
 MIRT__LIB const mirt__loss_class *mirt__loss_class_get(mirt_loss loss) {
@@ -39075,26 +38906,33 @@ static const char *mirt__loss_takes(mirt_loss loss) {
     case MIRT_CATEGORICAL_FOCAL_CROSSENTROPY: return "label_smoothing, alpha, gamma";
     case MIRT_HUBER: return "delta";
     case MIRT_DICE: return "axes";
+    case MIRT_TVERSKY: return "axes, alpha, beta";
+    case MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY: return "q";
     default: return "";
     }
 }
 
+MIRT__LIB int mirt__loss_fields(const mirt__field **fields) {
+#define MIRT__OPTION(kind, member) MIRT__OPTIONAL_FIELD(mirt_loss_options, kind, member)
+    static const mirt__field list[] = {
+        MIRT__OPTION(BOOL, from_logits), MIRT__OPTION(FLOAT, label_smoothing), MIRT__OPTION(BOOL, has_ignore_class),
+        MIRT__OPTION(SIGNED, ignore_class), MIRT__OPTION(FLOAT, delta), MIRT__OPTION(FLOAT, alpha),
+        MIRT__OPTION(FLOAT, gamma), MIRT__OPTION(BOOL, has_gamma), MIRT__OPTION(BOOL, apply_class_balancing),
+        MIRT__OPTION(INT, axes), MIRT__OPTION(FLOAT, beta), MIRT__OPTION(FLOAT, q)};
+#undef MIRT__OPTION
+    *fields = list;
+    return MIRT__COUNT(list);
+}
+
 MIRT__LIB mirt_status mirt__loss_options_check(const char *name, mirt_loss loss, const mirt_loss_options *o,
                                                int rank) {
-    const struct {
-        const char *name;
-        bool given;
-    } option[] = {{"label_smoothing", o->label_smoothing != 0},
-                  {"ignore_class", o->has_ignore_class || o->ignore_class},
-                  {"delta", o->delta != 0},
-                  {"alpha", o->alpha != 0},
-                  {"gamma", o->has_gamma || o->gamma != 0},
-                  {"apply_class_balancing", o->apply_class_balancing},
-                  {"axes", o->axes != 0}};
     const char *takes = mirt__loss_takes(loss);
-    for (int i = 0; i < MIRT__COUNT(option); i++) {
-        if (!option[i].given || strstr(takes, option[i].name)) continue;
-        return mirt__fail(MIRT_E_INVALID, "%s has no option %s", name, option[i].name);
+    const mirt__field *field;
+    const int fields = mirt__loss_fields(&field);
+    for (int i = 1; i < fields; i++) { /* from_logits may be set for any */
+        const char *option = field[i].name + (strncmp(field[i].name, "has_", 4) == 0 ? 4 : 0);
+        if (mirt__fields_zero(&field[i], 1, o) || strstr(takes, option)) continue;
+        return mirt__fail(MIRT_E_INVALID, "%s has no option %s", name, option);
     }
     if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
         return mirt__fail(MIRT_E_INVALID, "%s: label_smoothing is %g; it must be 0 to 1", name,
@@ -39106,6 +38944,10 @@ MIRT__LIB mirt_status mirt__loss_options_check(const char *name, mirt_loss loss,
     if (!(o->alpha >= 0 && o->alpha <= FLT_MAX && o->gamma >= 0 && o->gamma <= FLT_MAX))
         return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g and gamma %g; they must be finite and not negative", name,
                           (double)o->alpha, (double)o->gamma);
+    if (!(o->beta >= 0 && o->beta <= FLT_MAX))
+        return mirt__fail(MIRT_E_INVALID, "%s: beta is %g; it must be finite and not negative", name, (double)o->beta);
+    if (!(o->q >= 0 && o->q < 1))
+        return mirt__fail(MIRT_E_INVALID, "%s: q is %g; it must be between 0 and 1", name, (double)o->q);
     if (o->axes >> rank)
         return mirt__fail(MIRT_E_INVALID, "%s: the output has %d axes, those of the sums are 0x%x", name, rank,
                           o->axes);
@@ -39212,27 +39054,159 @@ static mirt_tensor *mirt__loss_input(const mirt__loss_class *cls, mirt_tensor *o
     return node->in[0];
 }
 
-/* 1 - 2 sum(t x) / (sum(t) + sum(x) + 1e-7): a number for each place of the axes that are kept. Sums over rows are
-   those of the global batch. */
-static mirt_tensor *mirt__dice(unsigned axes, mirt_tensor *x, mirt_tensor *labels) {
-    if (!axes) axes = (1u << x->shape.rank) - 1;
-    mirt_tensor *sum[2] = {mirt_reduce_sum(mirt__binary_op(MIRT__MULTIPLY, labels, x), axes, false),
-                           mirt_reduce_sum(mirt__binary_op(MIRT__ADD, labels, x), axes, false)};
-    for (int i = 0; i < 2 && (axes & 1u); i++) { /* by themselves: the gradient of an all-reduce is of one tensor */
+/* >>losses that consist of other operations, of outputs x and labels t */
+
+static mirt_tensor *mirt__along_last(mirt__reduce_kind kind, mirt_tensor *x, bool keepdims) {
+    return x && x->shape.rank > 1 ? mirt__reduce_op(kind, x, 1u << (x->shape.rank - 1), keepdims) : x;
+}
+
+/* The mean over a sample: one loop over all its elements, also where the last axis is short. */
+static mirt_tensor *mirt__mean_of_sample(mirt_tensor *x) {
+    return x && x->shape.rank > 1 ? mirt_reduce_mean(x, 0, false) : x;
+}
+
+static mirt_tensor *mirt__sum_of_last(mirt_tensor *x) { return mirt__along_last(MIRT__REDUCE_SUM, x, false); }
+
+static mirt_tensor *mirt__not_below(mirt_tensor *x, float low) { return mirt_clip(x, low, FLT_MAX); }
+
+/* Probabilities of 0 and 1 would have infinite logarithms. */
+static mirt_tensor *mirt__log_of_clipped(mirt_tensor *p) { return mirt_log(mirt_clip(p, 1e-7f, 1 - 1e-7f)); }
+
+/* p^exponent, whose derivative may be infinite at 0; there it is 0. */
+static mirt_tensor *mirt__power_of_share(mirt_tensor *p, float exponent) {
+    return mirt_power(mirt__not_below(p, 1e-30f), exponent);
+}
+
+/* Squared up to delta, straight beyond it. */
+static mirt_tensor *mirt__huber(mirt_tensor *off, float delta) {
+    mirt_tensor *inner = mirt_clip(off, -delta, delta);
+    return mirt__mean_of_sample(mirt_multiply(inner, mirt_subtract(off, mirt_scale(inner, 0.5f, 0))));
+}
+
+/* max(1 - t x, 0) with labels of -1 and 1; 0 is -1, as Keras has it where all labels are 0 or 1. */
+static mirt_tensor *mirt__hinge(mirt_tensor *x, mirt_tensor *t) {
+    mirt_tensor *zero = mirt_cast(mirt_equal(t, mirt__scalar_op(t->node->graph, 0)), MIRT_FLOAT32);
+    return mirt_relu(mirt_scale(mirt_multiply(mirt_subtract(t, zero), x), -1, 1));
+}
+
+/* By how much the largest output of another class is not at least 1 below `own`, the label's. */
+static mirt_tensor *mirt__categorical_hinge(mirt_tensor *x, mirt_tensor *own) {
+    mirt_tensor *other = mirt__along_last(MIRT__REDUCE_MAX, mirt_subtract(x, own), false);
+    return mirt_relu(mirt_scale(mirt_subtract(other, mirt__sum_of_last(own)), 1, 1));
+}
+
+/* log(cosh(off)) in the form that cannot overflow. */
+static mirt_tensor *mirt__log_cosh(mirt_tensor *off) {
+    mirt_tensor *size = mirt_abs(off);
+    return mirt__mean_of_sample(mirt_add(size, mirt_scale(mirt_softplus(mirt_scale(size, -2, 0)), 1, -0.69314718f)));
+}
+
+/* t log(t / x), both between 1e-7 and 1. */
+static mirt_tensor *mirt__kl_divergence(mirt_tensor *x, mirt_tensor *t) {
+    t = mirt_clip(t, 1e-7f, 1);
+    return mirt__sum_of_last(mirt_multiply(t, mirt_log(mirt_divide(t, mirt_clip(x, 1e-7f, 1)))));
+}
+
+/* 1 / the norm of what lies along the last axis, of which Keras takes at most 1e7. */
+static mirt_tensor *mirt__inverse_norm(mirt_tensor *x) {
+    return mirt_rsqrt(mirt__not_below(mirt__sum_of_last(mirt_square(x)), 1e-14f));
+}
+
+/* m^gamma times the binary crossentropy, where m is the probability of the wrong class; Keras takes it as it is, not
+   clipped. p and q are the probabilities of 1 and 0. With apply_class_balancing class 1 weighs alpha and class 0 the
+   rest. Lin et al. 2018. */
+static mirt_tensor *mirt__binary_focal(const mirt_loss_options *how, mirt_tensor *x, mirt_tensor *t) {
+    mirt_tensor *p = how->from_logits ? mirt_sigmoid(x) : x;
+    mirt_tensor *q = how->from_logits ? mirt_sigmoid(mirt_negative(x)) : mirt_scale(x, -1, 1);
+    t = mirt_scale(t, 1 - how->label_smoothing, how->label_smoothing / 2);
+    mirt_tensor *rest = mirt_scale(t, -1, 1);
+    mirt_tensor *entropy = how->from_logits ? mirt_subtract(mirt_softplus(x), mirt_multiply(x, t))
+                                            : mirt_negative(mirt_add(mirt_multiply(t, mirt__log_of_clipped(p)),
+                                                                     mirt_multiply(rest, mirt__log_of_clipped(q))));
+    mirt_tensor *wrong = mirt_add(mirt_multiply(t, q), mirt_multiply(rest, p));
+    if (how->apply_class_balancing)
+        entropy = mirt_multiply(entropy, mirt_scale(t, 2 * how->alpha - 1, 1 - how->alpha));
+    return mirt__mean_of_sample(mirt_multiply(entropy, mirt__power_of_share(wrong, how->gamma)));
+}
+
+/* The sum of -t * log p * alpha * (1 - p)^gamma over classes. */
+static mirt_tensor *mirt__categorical_focal(const mirt_loss_options *how, mirt_tensor *x, mirt_tensor *t) {
+    mirt_tensor *p = how->from_logits ? mirt_softmax(x) : mirt_divide(x, mirt__along_last(MIRT__REDUCE_SUM, x, true));
+    p = mirt_clip(p, 1e-7f, 1 - 1e-7f);
+    t = mirt_scale(t, 1 - how->label_smoothing, how->label_smoothing / (float)mirt__last_dim(x));
+    mirt_tensor *weight = mirt_multiply(t, mirt_power(mirt_scale(p, -1, 1), how->gamma));
+    return mirt_scale(mirt__sum_of_last(mirt_multiply(weight, mirt_log(p))), -how->alpha, 0);
+}
+
+/* 1 - factor * the sum of `part` / the sum of `whole`: a number for each place of the axes that are kept. Sums over
+   rows are those of the global batch. */
+static mirt_tensor *mirt__overlap_loss(unsigned axes, float factor, mirt_tensor *part, mirt_tensor *whole) {
+    mirt_tensor *sum[2] = {part, whole};
+    for (int i = 0; i < 2; i++) { /* by themselves: the gradient of an all-reduce is of one tensor */
+        if (!sum[i]) return NULL;
+        sum[i] = mirt__reduce_op(MIRT__REDUCE_SUM, sum[i], axes ? axes : (1u << sum[i]->shape.rank) - 1, false);
+        if (axes && !(axes & 1u)) continue;
         if (!sum[i] || !mirt__all_reduce_op(&sum[i], 1, MIRT__ALL_REDUCE_SUM)) return NULL;
     }
-    mirt_tensor *dice = mirt__binary_op(MIRT__DIVIDE, sum[0], mirt__unary_op(MIRT__AFFINE, sum[1], 1, 1e-7f));
-    return mirt__unary_op(MIRT__AFFINE, dice, -2, 1);
+    return mirt_scale(mirt_divide(sum[0], mirt_scale(sum[1], 1, 1e-7f)), -factor, 1);
 }
+
+/* Of hits t x, of missed labels t (1 - x), and of outputs without a label x (1 - t). */
+static mirt_tensor *mirt__tversky(const mirt_loss_options *how, mirt_tensor *x, mirt_tensor *t) {
+    const bool even = how->alpha == 0 && how->beta == 0;
+    const float alpha = even ? 0.5f : how->alpha, beta = even ? 0.5f : how->beta;
+    mirt_tensor *hits = mirt_multiply(t, x), *others = mirt_add(mirt_scale(t, alpha, 0), mirt_scale(x, beta, 0));
+    return mirt__overlap_loss(how->axes, 1, hits, mirt_add(mirt_scale(hits, 1 - alpha - beta, 0), others));
+}
+
+/* (1 - p^q) / q of the label's probability p. Zhang & Sabuncu 2018. */
+static mirt_tensor *mirt__generalized_crossentropy(const mirt_loss_options *how, mirt_tensor *x, mirt_tensor *t) {
+    const float q = how->q != 0 ? how->q : 0.5f;
+    mirt_tensor *p = mirt_multiply(how->from_logits ? mirt_softmax(x) : x, mirt_one_hot(t, mirt__last_dim(x)));
+    return mirt_scale(mirt__power_of_share(mirt__sum_of_last(p), q), -1 / q, 1 / q);
+}
+
+static mirt_tensor *mirt__log_1p(mirt_tensor *x) { return mirt_log(mirt_scale(mirt__not_below(x, 1e-7f), 1, 1)); }
 
 MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, const mirt_loss_options *options, mirt_tensor *output,
                                      mirt_tensor *labels) {
     const mirt__loss_class *cls = &mirt__loss_table[loss];
     mirt_loss_options how = *options;
-    labels = mirt__labels_form(cls->sparse, labels, output);
-    if (loss == MIRT_DICE) return labels ? mirt__dice(how.axes, output, labels) : NULL;
+    mirt_tensor *t = mirt__labels_form(cls->sparse, labels, output);
+    if (!t) return NULL;
     mirt_tensor *x = mirt__loss_input(cls, output, &how.from_logits);
-    return mirt__loss_op(loss, &how, x, labels);
+    if (how.delta == 0) how.delta = 1;
+    if (how.alpha == 0) how.alpha = 0.25f;
+    if (how.gamma == 0 && !how.has_gamma) how.gamma = 2;
+    if (!mirt__labels_fit(x, t, cls->positions)) {
+        mirt__graph_poison(output->node->graph);
+        return NULL;
+    }
+    switch (loss) {
+    case MIRT_MEAN_ABSOLUTE_ERROR: return mirt__mean_of_sample(mirt_abs(mirt_subtract(x, t)));
+    case MIRT_HUBER: return mirt__huber(mirt_subtract(x, t), how.delta);
+    case MIRT_HINGE: return mirt__mean_of_sample(mirt__hinge(x, t));
+    case MIRT_SQUARED_HINGE: return mirt__mean_of_sample(mirt_square(mirt__hinge(x, t)));
+    case MIRT_LOG_COSH: return mirt__log_cosh(mirt_subtract(x, t));
+    case MIRT_KL_DIVERGENCE: return mirt__kl_divergence(x, t);
+    case MIRT_COSINE_SIMILARITY:
+        return mirt_negative(mirt_multiply(mirt__sum_of_last(mirt_multiply(t, x)),
+                                           mirt_multiply(mirt__inverse_norm(x), mirt__inverse_norm(t))));
+    case MIRT_BINARY_FOCAL_CROSSENTROPY: return mirt__binary_focal(&how, x, t);
+    case MIRT_CATEGORICAL_FOCAL_CROSSENTROPY: return mirt__categorical_focal(&how, x, t);
+    case MIRT_DICE: return mirt__overlap_loss(how.axes, 2, mirt_multiply(t, x), mirt_add(t, x));
+    case MIRT_TVERSKY: return mirt__tversky(options, x, t);
+    case MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY: return mirt__generalized_crossentropy(&how, x, t);
+    case MIRT_CATEGORICAL_HINGE: return mirt__categorical_hinge(x, mirt_multiply(t, x));
+    case MIRT_POISSON:
+        return mirt__mean_of_sample(mirt_subtract(x, mirt_multiply(t, mirt_log(mirt_scale(x, 1, 1e-7f)))));
+    case MIRT_MEAN_ABSOLUTE_PERCENTAGE_ERROR:
+        t = mirt_divide(mirt_abs(mirt_subtract(x, t)), mirt__not_below(mirt_abs(t), 1e-7f));
+        return mirt_scale(mirt__mean_of_sample(t), 100, 0);
+    case MIRT_MEAN_SQUARED_LOGARITHMIC_ERROR:
+        return mirt__mean_of_sample(mirt_square(mirt_subtract(mirt__log_1p(x), mirt__log_1p(t))));
+    default: return mirt__loss_op(loss, &how, x, t);
+    }
 }
 
 MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output,
@@ -39357,6 +39331,10 @@ static mirt_status mirt__options_take(mirt_model *model, mirt_metric_options *o)
         return mirt__fail(MIRT_E_INVALID, "the threshold is %g; it must be finite", (double)o->threshold);
     if (o->num_thresholds && (o->num_thresholds < 2 || o->num_thresholds > 100000))
         return mirt__fail(MIRT_E_INVALID, "%d thresholds; the number must be 2 to 100000", o->num_thresholds);
+    if (!(o->beta >= 0 && o->beta <= FLT_MAX))
+        return mirt__fail(MIRT_E_INVALID, "beta is %g; it must be positive and finite", (double)o->beta);
+    if (!(o->at >= 0 && o->at <= 1))
+        return mirt__fail(MIRT_E_INVALID, "`at` is %g; it must be 0 to 1", (double)o->at);
     if ((int)o->curve < 0 || o->curve > MIRT_PR)
         return mirt__fail(MIRT_E_INVALID, "invalid curve (%d)", (int)o->curve);
     if (o->name && !(*o->name && mirt__custom_named(o->name)))
@@ -39422,32 +39400,29 @@ static mirt_status mirt__output_metrics(mirt_model *model, int output) {
                : mirt_last_status();
 }
 
+/* Checks built-in and custom metrics, whose copies become the model's. */
 static mirt_status mirt__metrics_take(mirt_model *model) {
-    for (int i = 0; i < MIRT_MAX_METRICS && model->config.metrics[i] != MIRT_METRIC_NONE; i++) {
-        const mirt__metric_class *cls = mirt__metric_class_get(model->config.metrics[i]);
-        if (!cls) return mirt__fail(MIRT_E_INVALID, "invalid metric (%d)", (int)model->config.metrics[i]);
-        const mirt_status status = mirt__options_take(model, &model->config.metric_options[i]);
-        if (status == MIRT_E_INVALID) mirt__fail_at("%s", cls->name);
-        if (status != MIRT_OK) return status;
-    }
-    return MIRT_OK;
-}
-
-static mirt_status mirt__custom_metrics_take(mirt_model *model) {
-    for (int i = 0; i < MIRT_MAX_METRICS && model->config.custom_metrics[i]; i++) {
-        const mirt_custom_metric *own = mirt__custom_metric_of(model->strategy, model->config.custom_metrics[i]);
-        if (!own) return mirt__fail_at("metric number %d", i + 1);
-        model->config.custom_metrics[i] = own;
-        const mirt_status status = mirt__options_take(model, &model->config.custom_metric_options[i]);
-        if (status == MIRT_E_INVALID) mirt__fail_at("%s", own->name);
-        if (status != MIRT_OK) return status;
+    mirt_compile_desc *c = &model->config;
+    for (int own = 0; own < 2; own++) {
+        for (int i = 0; i < MIRT_MAX_METRICS && (own ? c->custom_metrics[i] != NULL : c->metrics[i] != 0); i++) {
+            const mirt__metric_class *cls = own ? NULL : mirt__metric_class_get(c->metrics[i]);
+            if (!own && !cls) return mirt__fail(MIRT_E_INVALID, "invalid metric (%d)", (int)c->metrics[i]);
+            const mirt_custom_metric *custom =
+                own ? mirt__custom_metric_of(model->strategy, c->custom_metrics[i]) : NULL;
+            if (own && !custom) return mirt__fail_at("metric number %d", i + 1);
+            if (own) c->custom_metrics[i] = custom;
+            const mirt_status status = mirt__options_take(model, own ? &c->custom_metric_options[i]
+                                                                     : &c->metric_options[i]);
+            if (status == MIRT_E_INVALID) mirt__fail_at("%s", own ? custom->name : cls->name);
+            if (status != MIRT_OK) return status;
+        }
     }
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model) {
     model->num_metrics = 0;
-    if (mirt__metrics_take(model) != MIRT_OK || mirt__custom_metrics_take(model) != MIRT_OK) return mirt_last_status();
+    if (mirt__metrics_take(model) != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < model->num_outputs; i++) {
         if (mirt__output_has_loss(model, i) && mirt__output_metrics(model, i) != MIRT_OK) return mirt_last_status();
     }
@@ -39488,23 +39463,16 @@ MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metr
 }
 
 MIRT__LIB int mirt__metric_fields(const mirt__field **fields) {
-    static const mirt__field list[] = {MIRT__OPTIONAL_FIELD(mirt_metric_options, INT, k),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, FLOAT, threshold),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, INT, num_thresholds),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, from_logits),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, has_threshold),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, CURVE, curve),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, TEXT, name),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, AVERAGE, average),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, weighted),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, TEXT, output),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, INT, class_id),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, has_class_id),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, INT, num_classes),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, SIGNED, ignore_class),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, has_ignore_class),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, BOOL, sparse_y_pred),
-                                       MIRT__OPTIONAL_FIELD(mirt_metric_options, LOSS, loss)};
+#define MIRT__OPTION(kind, member) MIRT__OPTIONAL_FIELD(mirt_metric_options, kind, member)
+    static const mirt__field list[] = {
+        MIRT__OPTION(INT, k), MIRT__OPTION(FLOAT, threshold), MIRT__OPTION(INT, num_thresholds),
+        MIRT__OPTION(BOOL, from_logits), MIRT__OPTION(BOOL, has_threshold), MIRT__OPTION(CURVE, curve),
+        MIRT__OPTION(TEXT, name), MIRT__OPTION(AVERAGE, average), MIRT__OPTION(BOOL, weighted),
+        MIRT__OPTION(TEXT, output), MIRT__OPTION(INT, class_id), MIRT__OPTION(BOOL, has_class_id),
+        MIRT__OPTION(INT, num_classes), MIRT__OPTION(SIGNED, ignore_class), MIRT__OPTION(BOOL, has_ignore_class),
+        MIRT__OPTION(BOOL, sparse_y_pred), MIRT__OPTION(LOSS, loss), MIRT__OPTION(FLOAT, beta),
+        MIRT__OPTION(FLOAT, at), MIRT__OPTION(INT, target_classes)};
+#undef MIRT__OPTION
     *fields = list;
     return MIRT__COUNT(list);
 }
@@ -39530,7 +39498,7 @@ static mirt_tensor *mirt__counted_record(const mirt_model *model, const mirt__me
                                          const mirt_tensor *labels) {
     const int64_t have = mirt__shape_count(&labels->shape), values = use->positions * use->n;
     const bool values_only = use->cls->takes == MIRT__TAKES_VALUES && use->metric != MIRT_BINARY_ACCURACY;
-    const bool one_hot = use->metric == MIRT_MEAN_IOU && use->options.sparse_y_pred && have == values * use->groups;
+    const bool one_hot = use->cls->count && use->n == 1 && use->options.sparse_y_pred && have == values * use->groups;
     if (have == values || one_hot || (have == use->positions && !values_only))
         return mirt__metric_scores(model, use, output);
     mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values per sample; the labels have %lld", use->cls->name,
@@ -39582,7 +39550,7 @@ MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
 /* The class of layer NAME is mirt__NAME_layer. */
 #define MIRT__LAYER_LIST(X) \
     X(input) X(rescaling) X(dense) X(flatten) X(reshape) X(permute) X(dropout) X(spatial_dropout2d) X(gaussian_noise) \
-    X(activity_regularization) X(normalization) \
+    X(gaussian_dropout) X(alpha_dropout) X(activity_regularization) X(normalization) \
     X(activation) X(relu) X(leaky_relu) X(elu) X(prelu) X(softmax) \
     X(conv2d) X(conv2d_transpose) X(depthwise_conv2d) X(separable_conv2d) \
     X(max_pool2d) X(average_pool2d) X(global_average_pool2d) X(global_max_pool2d) \
@@ -39590,7 +39558,7 @@ MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
     X(zero_padding2d) X(cropping2d) X(up_sampling2d) \
     X(random_flip) X(random_rotation) X(random_zoom) X(random_translation) X(random_crop) X(center_crop) X(resizing) \
     X(random_contrast) X(random_brightness) X(random_shear) X(random_hue) X(random_saturation) X(random_erasing) \
-    X(batch_norm) X(layer_norm) X(group_norm) X(unit_normalization) \
+    X(batch_norm) X(layer_norm) X(rms_norm) X(group_norm) X(unit_normalization) \
     X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate)
 
 #define MIRT__LAYER_NUMBER(name) MIRT__NUMBER_OF_LAYER_##name,
@@ -39746,10 +39714,16 @@ static mirt_tensor *mirt__flatten_build(mirt__layer *layer, mirt_tensor *x) {
     return mirt__reshape_op(x, &shape);
 }
 
-static mirt_tensor *mirt__dropout_build(mirt__layer *layer, mirt_tensor *x) {
+static mirt_tensor *mirt__dropped(mirt__layer *layer, mirt_tensor *x, mirt__dropout_kind kind, float rate,
+                                  const mirt_shape *noise) {
+    return mirt__random_op(MIRT__OP_dropout, x, kind, rate, mirt__hash(layer->name), noise);
+}
+
+/* With the description's noise shape, of one sample. */
+static mirt_tensor *mirt__dropped_by(mirt__layer *layer, mirt_tensor *x, mirt__dropout_kind kind) {
     const mirt_dropout_desc *d = (const mirt_dropout_desc *)layer->desc;
     mirt_shape noise = d->noise_shape;
-    if (!noise.rank) return mirt__dropout_op(x, d->rate, mirt__hash(layer->name));
+    if (!noise.rank) return mirt__dropped(layer, x, kind, d->rate, NULL);
     if (noise.rank < 0 || noise.rank >= MIRT_MAX_RANK) {
         mirt__fail(MIRT_E_SHAPE, "noise_shape has %d axes; it must have those of one sample", noise.rank);
         return NULL;
@@ -39757,18 +39731,31 @@ static mirt_tensor *mirt__dropout_build(mirt__layer *layer, mirt_tensor *x) {
     for (int i = noise.rank; i > 0; i--) noise.dim[i] = noise.dim[i - 1];
     noise.dim[0] = MIRT_ROWS;
     noise.rank++;
-    return mirt__dropout_noise_op(x, d->rate, mirt__hash(layer->name), &noise);
+    return mirt__dropped(layer, x, kind, d->rate, &noise);
+}
+
+static mirt_tensor *mirt__dropout_build(mirt__layer *layer, mirt_tensor *x) {
+    return mirt__dropped_by(layer, x, MIRT__DROPOUT_ZEROS);
+}
+
+static mirt_tensor *mirt__alpha_dropout_build(mirt__layer *layer, mirt_tensor *x) {
+    return mirt__dropped_by(layer, x, MIRT__DROPOUT_ALPHA);
+}
+
+static mirt_tensor *mirt__gaussian_dropout_build(mirt__layer *layer, mirt_tensor *x) {
+    return mirt__dropped(layer, x, MIRT__DROPOUT_GAUSSIAN, *(const float *)layer->desc, NULL);
 }
 
 /* One draw for each channel of an image. */
 static mirt_tensor *mirt__spatial_dropout2d_build(mirt__layer *layer, mirt_tensor *x) {
     if (!mirt__layer_takes_images(x)) return NULL;
     const mirt_shape noise = MIRT_SHAPE(MIRT_ROWS, 1, 1, x->shape.dim[3]);
-    return mirt__dropout_noise_op(x, *(const float *)layer->desc, mirt__hash(layer->name), &noise);
+    return mirt__dropped(layer, x, MIRT__DROPOUT_ZEROS, *(const float *)layer->desc, &noise);
 }
 
 static mirt_tensor *mirt__gaussian_noise_build(mirt__layer *layer, mirt_tensor *x) {
-    return mirt__gaussian_noise_op(x, *(const float *)layer->desc, mirt__hash(layer->name));
+    return mirt__random_op(MIRT__OP_gaussian_noise, x, MIRT__DROPOUT_ZEROS, *(const float *)layer->desc,
+                           mirt__hash(layer->name), NULL);
 }
 
 static mirt_tensor *mirt__activity_regularization_build(mirt__layer *layer, mirt_tensor *x) {
@@ -39853,7 +39840,7 @@ static const mirt__field mirt__dense_fields[] = {MIRT__OWN_FIELD(mirt_dense_desc
                                                  MIRT__KERNEL_FIELDS(mirt_dense_desc)};
 static const mirt__field mirt__dropout_fields[] = {MIRT__OWN_FIELD(mirt_dropout_desc, FLOAT, rate),
                                                    MIRT__OWN_FIELD(mirt_dropout_desc, NOISE, noise_shape)};
-static const mirt__field mirt__spatial_dropout2d_fields[] = {MIRT__ONLY_FIELD("rate", FLOAT)};
+static const mirt__field mirt__rate_fields[] = {MIRT__ONLY_FIELD("rate", FLOAT)};
 static const mirt__field mirt__gaussian_noise_fields[] = {MIRT__ONLY_FIELD("stddev", FLOAT)};
 static const mirt__field mirt__activity_regularization_fields[] = {MIRT__OWN_FIELD(mirt_regularizer, FLOAT, l1),
                                                                    MIRT__OWN_FIELD(mirt_regularizer, FLOAT, l2)};
@@ -39869,7 +39856,9 @@ MIRT__LAYER(rescaling, "Rescaling", "rescaling", 1, 1, mirt__rescaling_fields, m
 MIRT__LAYER(dense, "Dense", "dense", 1, 1, mirt__dense_fields, mirt_dense_desc);
 MIRT__PLAIN_LAYER(flatten, "Flatten", "flatten", 1, 1);
 MIRT__LAYER(dropout, "Dropout", "dropout", 1, 1, mirt__dropout_fields, mirt_dropout_desc);
-MIRT__LAYER(spatial_dropout2d, "SpatialDropout2D", "spatial_dropout2d", 1, 1, mirt__spatial_dropout2d_fields, float);
+MIRT__LAYER(alpha_dropout, "AlphaDropout", "alpha_dropout", 1, 1, mirt__dropout_fields, mirt_dropout_desc);
+MIRT__LAYER(gaussian_dropout, "GaussianDropout", "gaussian_dropout", 1, 1, mirt__rate_fields, float);
+MIRT__LAYER(spatial_dropout2d, "SpatialDropout2D", "spatial_dropout2d", 1, 1, mirt__rate_fields, float);
 MIRT__LAYER(gaussian_noise, "GaussianNoise", "gaussian_noise", 1, 1, mirt__gaussian_noise_fields, float);
 MIRT__LAYER(activity_regularization, "ActivityRegularization", "activity_regularization", 1, 1,
             mirt__activity_regularization_fields, mirt_regularizer);
@@ -39897,6 +39886,11 @@ MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate) {
 }
 
 MIRT__LAYER_FUNCTION(mirt_dropout_layer, dropout, mirt_dropout_desc, mirt__layer_needs_desc)
+MIRT__LAYER_FUNCTION(mirt_alpha_dropout, alpha_dropout, mirt_dropout_desc, mirt__layer_needs_desc)
+MIRT_API mirt_tensor *mirt_gaussian_dropout(mirt_tensor *x, float rate) {
+    return mirt__layer_on(&mirt__gaussian_dropout_layer, x, &rate, NULL);
+}
+
 MIRT_API mirt_tensor *mirt_spatial_dropout2d(mirt_tensor *x, float rate) {
     return mirt__layer_on(&mirt__spatial_dropout2d_layer, x, &rate, NULL);
 }
@@ -40563,7 +40557,7 @@ MIRT_API mirt_tensor *mirt_augmentation_layer(mirt_tensor *x, const mirt_augment
 
 /* >>section nn/layers_norm.c */
 
-/* Batch, layer, group and unit normalization. */
+/* Batch, layer, RMS, group and unit normalization. */
 
 /* gamma or beta, or NULL if the layer has none; *ok: no error. */
 static mirt_tensor *mirt__norm_weight(mirt__layer *layer, const char *name, const mirt_shape *shape, bool none,
@@ -40576,6 +40570,14 @@ static mirt_tensor *mirt__norm_weight(mirt__layer *layer, const char *name, cons
     *ok = w != NULL;
     return w;
 }
+
+/* Those of a description `d` in a build function that has a layer, a shape, and `good`: no error so far. */
+#define MIRT__GAMMA_OF(d) \
+    mirt__norm_weight(layer, "gamma", &shape, (d)->no_scale, &(d)->gamma_initializer, mirt_ones(), \
+                      &(d)->gamma_regularizer, &(d)->gamma_constraint, &good)
+#define MIRT__BETA_OF(d) \
+    mirt__norm_weight(layer, "beta", &shape, (d)->no_center, &(d)->beta_initializer, mirt_zeros(), \
+                      &(d)->beta_regularizer, &(d)->beta_constraint, &good)
 
 static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_batch_norm_desc *d = (mirt_batch_norm_desc *)layer->desc;
@@ -40598,10 +40600,8 @@ static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x) {
     own->scaling.epsilon = d->epsilon;
     own->momentum = round((double)d->momentum * 1e7) / 1e7; /* 0.99, not the float next to it */
     own->synchronized = d->synchronized;
-    mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
-                                           &d->gamma_regularizer, &d->gamma_constraint, &good);
-    mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
-                                          &d->beta_regularizer, &d->beta_constraint, &good);
+    mirt_tensor *gamma = MIRT__GAMMA_OF(d);
+    mirt_tensor *beta = MIRT__BETA_OF(d);
     mirt__default_initializer(&d->moving_mean_initializer, mirt_zeros());
     mirt__default_initializer(&d->moving_variance_initializer, mirt_ones());
     if (good) in[1] = mirt__variable_add(layer, "moving_mean", &shape, &d->moving_mean_initializer, false);
@@ -40631,26 +40631,49 @@ static unsigned mirt__layer_norm_axes(mirt_layer_norm_desc *d, const mirt_tensor
            0;
 }
 
-static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x) {
-    mirt_layer_norm_desc *d = (mirt_layer_norm_desc *)layer->desc;
-    mirt__attrs a = mirt__attrs_of(MIRT__OP_normalize);
+static mirt_shape mirt__shape_of_axes(const mirt_tensor *x, unsigned axes) {
     mirt_shape shape;
-    bool good = true;
     memset(&shape, 0, sizeof shape);
-    if (d->epsilon == 0) d->epsilon = 1e-3f;
-    const unsigned axes = mirt__layer_norm_axes(d, x);
-    if (!axes || !mirt__norm_epsilon(d->epsilon)) return NULL;
     for (int i = 0; i < x->shape.rank; i++) {
         if (axes >> i & 1) shape.dim[shape.rank++] = x->shape.dim[i];
     }
+    return shape;
+}
+
+static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x) {
+    mirt_layer_norm_desc *d = (mirt_layer_norm_desc *)layer->desc;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_normalize);
+    bool good = true;
+    if (d->epsilon == 0) d->epsilon = 1e-3f;
+    const unsigned axes = mirt__layer_norm_axes(d, x);
+    if (!axes || !mirt__norm_epsilon(d->epsilon)) return NULL;
+    const mirt_shape shape = mirt__shape_of_axes(x, axes);
     MIRT__OF(&a, norm)->last_axes = shape.rank;
     MIRT__OF(&a, norm)->scaling.epsilon = d->epsilon;
-    mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
-                                           &d->gamma_regularizer, &d->gamma_constraint, &good);
-    mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
-                                          &d->beta_regularizer, &d->beta_constraint, &good);
+    mirt_tensor *gamma = MIRT__GAMMA_OF(d);
+    mirt_tensor *beta = MIRT__BETA_OF(d);
     if (!good || !(x = mirt__axes_last(x, axes, false))) return NULL;
     return mirt__axes_last(mirt__layer_norm_op(x, gamma, beta, &a), axes, true);
+}
+
+/* x / sqrt(mean of its squares + epsilon) * scale */
+static mirt_tensor *mirt__rms_norm_build(mirt__layer *layer, mirt_tensor *x) {
+    mirt_rms_norm_desc *d = (mirt_rms_norm_desc *)layer->desc;
+    mirt_layer_norm_desc like;
+    memset(&like, 0, sizeof like);
+    like.axis = d->axis;
+    if (d->epsilon == 0) d->epsilon = 1e-6f;
+    const unsigned axes = mirt__layer_norm_axes(&like, x);
+    if (!axes || !mirt__norm_epsilon(d->epsilon)) return NULL;
+    const mirt_shape shape = mirt__shape_of_axes(x, axes);
+    mirt_tensor *scale = mirt__weight_add(layer, "scale", &shape, &like.gamma_initializer, mirt_ones(),
+                                          &like.gamma_regularizer, &like.gamma_constraint);
+    if (!scale || !(x = mirt__axes_last(x, axes, false))) return NULL;
+    const unsigned last = ((1u << shape.rank) - 1) << (x->shape.rank - shape.rank);
+    mirt_tensor *mean = mirt__reduce_op(MIRT__REDUCE_MEAN, mirt__unary_op(MIRT__SQUARE, x, 0, 0), last, true);
+    mean = mirt__unary_op(MIRT__RSQRT, mirt__unary_op(MIRT__AFFINE, mean, 1, d->epsilon), 0, 0);
+    x = mirt__binary_op(MIRT__MULTIPLY, mirt__binary_op(MIRT__MULTIPLY, x, mean), scale);
+    return mirt__axes_last(x, axes, true);
 }
 
 /* A constant of `count` ones, which repeats what it is multiplied by. */
@@ -40713,10 +40736,8 @@ static mirt_tensor *mirt__group_norm_build(mirt__layer *layer, mirt_tensor *x) {
         return NULL;
     }
     if (!mirt__norm_epsilon(d->epsilon)) return NULL;
-    mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
-                                           &d->gamma_regularizer, &d->gamma_constraint, &good);
-    mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
-                                          &d->beta_regularizer, &d->beta_constraint, &good);
+    mirt_tensor *gamma = MIRT__GAMMA_OF(d);
+    mirt_tensor *beta = MIRT__BETA_OF(d);
     return good ? mirt__group_norm_op(x, groups, d->epsilon, gamma, beta) : NULL;
 }
 
@@ -40748,10 +40769,14 @@ static const mirt__field mirt__layer_norm_fields[] = {MIRT__OWN_FIELD(mirt_layer
                                                       MIRT__NORM_FIELDS(mirt_layer_norm_desc),
                                                       MIRT__NORM_REGULARIZERS(mirt_layer_norm_desc),
                                                       MIRT__OPTIONAL_FIELD(mirt_layer_norm_desc, INT, axis)};
+static const mirt__field mirt__rms_norm_fields[] = {MIRT__OPTIONAL_FIELD(mirt_rms_norm_desc, INT, axis),
+                                                    MIRT__OWN_FIELD(mirt_rms_norm_desc, FLOAT, epsilon)};
 static const mirt__field mirt__group_norm_fields[] = {MIRT__OWN_FIELD(mirt_group_norm_desc, SIGNED, groups),
                                                       MIRT__NORM_FIELDS(mirt_group_norm_desc),
                                                       MIRT__NORM_REGULARIZERS(mirt_group_norm_desc)};
 static const mirt__field mirt__unit_normalization_fields[] = {MIRT__ONLY_FIELD("axis", SIGNED)};
+#undef MIRT__GAMMA_OF
+#undef MIRT__BETA_OF
 #undef MIRT__NORM_FIELDS
 #undef MIRT__NORM_REGULARIZERS
 
@@ -40759,12 +40784,14 @@ MIRT__LAYER(batch_norm, "BatchNormalization", "batch_normalization", 1, 1, mirt_
             mirt_batch_norm_desc);
 MIRT__LAYER(layer_norm, "LayerNormalization", "layer_normalization", 1, 1, mirt__layer_norm_fields,
             mirt_layer_norm_desc);
+MIRT__LAYER(rms_norm, "RMSNormalization", "rms_normalization", 1, 1, mirt__rms_norm_fields, mirt_rms_norm_desc);
 MIRT__LAYER(group_norm, "GroupNormalization", "group_normalization", 1, 1, mirt__group_norm_fields,
             mirt_group_norm_desc);
 MIRT__LAYER(unit_normalization, "UnitNormalization", "unit_normalization", 1, 1, mirt__unit_normalization_fields, int);
 
 MIRT__LAYER_FUNCTION(mirt_batch_norm, batch_norm, mirt_batch_norm_desc, mirt__layer_on)
 MIRT__LAYER_FUNCTION(mirt_layer_norm, layer_norm, mirt_layer_norm_desc, mirt__layer_on)
+MIRT__LAYER_FUNCTION(mirt_rms_norm, rms_norm, mirt_rms_norm_desc, mirt__layer_on)
 MIRT__LAYER_FUNCTION(mirt_group_norm, group_norm, mirt_group_norm_desc, mirt__layer_on)
 MIRT_API mirt_tensor *mirt_unit_normalization(mirt_tensor *x, int axis) {
     return mirt__layer_on(&mirt__unit_normalization_layer, x, &axis, NULL);
@@ -41549,10 +41576,12 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
                           "mirt_compile: invalid reduction (%d); it must be MIRT_SUM_OVER_BATCH_SIZE or MIRT_SUM",
                           (int)desc->reduction);
     if (mirt__optimizer_check(&desc->optimizer) != MIRT_OK) return mirt_last_status();
+    const mirt__field *field;
+    const int fields = mirt__loss_fields(&field);
     for (int i = model->num_outputs; i < MIRT_MAX_OUTPUTS; i++) {
         const mirt_loss_options *o = &desc->loss_options[i];
-        if (!desc->losses[i] && !desc->custom_losses[i] && desc->loss_weights[i] == 0 && !o->from_logits &&
-            mirt__loss_options_check("it", MIRT_LOSS_NONE, o, 0) == MIRT_OK)
+        if (!desc->losses[i] && !desc->custom_losses[i] && desc->loss_weights[i] == 0 &&
+            mirt__fields_zero(field, fields, o))
             continue;
         return mirt__fail(MIRT_E_INVALID, "a loss for output %d; %s has %d", i, model->name, model->num_outputs);
     }
@@ -41572,8 +41601,10 @@ static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *op
         }
         memset(slot[i], 0, bytes);
     }
-    mirt__real *first = mirt__optimizer_class_get(optimizer->kind)->accumulates ? (mirt__real *)(void *)slot[0] : NULL;
-    for (size_t i = 0; first && i < bytes / sizeof *first; i++) first[i] = optimizer->initial_accumulator_value;
+    if (mirt__optimizer_class_get(optimizer->kind)->slot[0].use == MIRT__SLOT_ACCUMULATOR) {
+        mirt__real *first = (mirt__real *)(void *)slot[0];
+        for (size_t i = 0; i < bytes / sizeof *first; i++) first[i] = optimizer->initial_accumulator_value;
+    }
     return true;
 }
 
@@ -42378,8 +42409,6 @@ MIRT__ABSENT_LIB void mirt__write_number(mirt__text *out, const char *key, doubl
 MIRT__ABSENT_LIB void mirt__write_field(mirt__text *out, const mirt__field *field, const void *object, bool first);
 MIRT__ABSENT_LIB void mirt__write_fields(mirt__text *out, const mirt__field *fields, int count, const void *object,
                                   bool first);
-/* Whether all of them are zero. */
-MIRT__ABSENT_LIB bool mirt__fields_zero(const mirt__field *fields, int count, const void *object);
 /* Writes {"class_name", "config"}. */
 MIRT__ABSENT_LIB void mirt__write_object(mirt__text *out, const mirt__object_class *cls, const void *object);
 /* There is at least one. */
@@ -43250,26 +43279,17 @@ MIRT__LIB void mirt__write_object(mirt__text *out, const mirt__object_class *cls
 MIRT__STATIC_ASSERT(MIRT__SCHEDULE_COUNT - 1 <= MIRT__MAX_CLASSES, "mirt__read_object has room for each schedule");
 static const mirt__field mirt__reduction_field = MIRT__OWN_FIELD(mirt_compile_desc, REDUCTION, reduction);
 
-static const mirt__field mirt__loss_fields[] = {MIRT__OPTIONAL_FIELD(mirt_loss_options, BOOL, from_logits),
-                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, FLOAT, label_smoothing),
-                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, BOOL, has_ignore_class),
-                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, SIGNED, ignore_class),
-                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, FLOAT, delta),
-                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, FLOAT, alpha),
-                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, FLOAT, gamma),
-                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, BOOL, has_gamma),
-                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, BOOL, apply_class_balancing),
-                                                MIRT__OPTIONAL_FIELD(mirt_loss_options, INT, axes)};
-
 /* An object of options for each output, if there are any. */
 static void mirt__write_loss_options(const mirt_compile_desc *c, mirt__text *out) {
+    const mirt__field *field;
+    const int fields = mirt__loss_fields(&field);
     int count = 0;
     for (int i = 0; i < MIRT_MAX_OUTPUTS; i++) {
-        if (!mirt__fields_zero(MIRT__FIELDS(mirt__loss_fields), &c->loss_options[i])) count = i + 1;
+        if (!mirt__fields_zero(field, fields, &c->loss_options[i])) count = i + 1;
     }
     for (int i = 0; i < count; i++) {
         mirt__text_add(out, i ? ",{" : ",\"loss_options\":[{");
-        mirt__write_fields(out, MIRT__FIELDS(mirt__loss_fields), &c->loss_options[i], true);
+        mirt__write_fields(out, field, fields, &c->loss_options[i], true);
         mirt__text_add(out, "}");
     }
     mirt__text_add(out, count ? "]" : "");
@@ -43444,13 +43464,15 @@ static mirt_status mirt__losses_read(const mirt__json *json, const char *const *
 /* May be missing. */
 static mirt_status mirt__loss_options_read(const mirt__json *json, mirt_compile_desc *out) {
     const mirt__json *array = mirt__json_member(json, "loss_options");
+    const mirt__field *field;
+    const int fields = mirt__loss_fields(&field);
     if (!array) return MIRT_OK;
     if (array->type != MIRT__JSON_ARRAY || array->count > MIRT_MAX_OUTPUTS)
         return mirt__fail(MIRT_E_FORMAT, "loss_options must be an array of at most %d objects", MIRT_MAX_OUTPUTS);
     for (size_t i = 0; i < array->count; i++) {
         if (array->item[i]->type != MIRT__JSON_OBJECT)
             return mirt__fail(MIRT_E_FORMAT, "the loss options number %zu are not an object", i + 1);
-        if (mirt__read_fields(array->item[i], MIRT__FIELDS(mirt__loss_fields), &out->loss_options[i]) != MIRT_OK)
+        if (mirt__read_fields(array->item[i], field, fields, &out->loss_options[i]) != MIRT_OK)
             return mirt_last_status();
     }
     return MIRT_OK;
@@ -45556,7 +45578,6 @@ static mirt__counted mirt__counted_of(const mirt_function *f, mirt__program_kind
     c.labels = f->step.io[field];
     c.dtype = f->spec.field[field].dtype;
     c.width = mirt__shape_count(&f->spec.field[field].shape) / use->positions;
-    c.sparse = c.width == 1 && c.n > 1;
     if (use->options.weighted && f->spec.has_weights)
         c.weights = (const float *)f->step.io[f->spec.num_x + f->spec.num_y];
     if (use->options.weighted && kind == MIRT__TRAIN && t->num_class_weights) {
@@ -56945,28 +56966,28 @@ typedef struct mirt__application_row {
     const char *name;
     const char *keras; /* the model's default name; NULL: composed of width and size */
     void (*build)(mirt__network *n);
-    short variant, size, channels, classes;
+    short variant, size;
     bool alpha, dropout, drop_connect; /* whether these settings apply */
 } mirt__application_row;
 
 static const mirt__application_row mirt__application_table[] = {
     /* a family's rows are in the order of its variants */
-    {"efficientnet_v2_b0", "efficientnetv2-b0", mirt__build_efficientnet_v2, 0, 224, 3, 1000, false, true, true},
-    {"efficientnet_v2_b1", "efficientnetv2-b1", mirt__build_efficientnet_v2, 1, 240, 3, 1000, false, true, true},
-    {"efficientnet_v2_b2", "efficientnetv2-b2", mirt__build_efficientnet_v2, 2, 260, 3, 1000, false, true, true},
-    {"efficientnet_v2_b3", "efficientnetv2-b3", mirt__build_efficientnet_v2, 3, 300, 3, 1000, false, true, true},
-    {"efficientnet_v2_s", "efficientnetv2-s", mirt__build_efficientnet_v2, 4, 384, 3, 1000, false, true, true},
-    {"efficientnet_v2_m", "efficientnetv2-m", mirt__build_efficientnet_v2, 5, 480, 3, 1000, false, true, true},
-    {"efficientnet_v2_l", "efficientnetv2-l", mirt__build_efficientnet_v2, 6, 480, 3, 1000, false, true, true},
-    {"mobilenet_v2", NULL, mirt__build_mobilenet_v2, 0, 224, 3, 1000, true, false, false},
-    {"mobilenet_v3_small", "MobileNetV3Small", mirt__build_mobilenet_v3, 0, 224, 3, 1000, true, true, false},
-    {"mobilenet_v3_large", "MobileNetV3Large", mirt__build_mobilenet_v3, 1, 224, 3, 1000, true, true, false},
-    {"resnet18", "resnet18", mirt__build_resnet, 0, 224, 3, 1000, false, false, false},
-    {"resnet34", "resnet34", mirt__build_resnet, 1, 224, 3, 1000, false, false, false},
-    {"resnet50", "resnet50", mirt__build_resnet, 2, 224, 3, 1000, false, false, false},
-    {"resnet101", "resnet101", mirt__build_resnet, 3, 224, 3, 1000, false, false, false},
-    {"vgg16", "vgg16", mirt__build_vgg16, 0, 224, 3, 1000, false, false, false},
-    {"mnist", "mnist", mirt__build_mnist, 0, 28, 1, 10, false, false, false},
+    {"efficientnet_v2_b0", "efficientnetv2-b0", mirt__build_efficientnet_v2, 0, 224, false, true, true},
+    {"efficientnet_v2_b1", "efficientnetv2-b1", mirt__build_efficientnet_v2, 1, 240, false, true, true},
+    {"efficientnet_v2_b2", "efficientnetv2-b2", mirt__build_efficientnet_v2, 2, 260, false, true, true},
+    {"efficientnet_v2_b3", "efficientnetv2-b3", mirt__build_efficientnet_v2, 3, 300, false, true, true},
+    {"efficientnet_v2_s", "efficientnetv2-s", mirt__build_efficientnet_v2, 4, 384, false, true, true},
+    {"efficientnet_v2_m", "efficientnetv2-m", mirt__build_efficientnet_v2, 5, 480, false, true, true},
+    {"efficientnet_v2_l", "efficientnetv2-l", mirt__build_efficientnet_v2, 6, 480, false, true, true},
+    {"mobilenet_v2", NULL, mirt__build_mobilenet_v2, 0, 224, true, false, false},
+    {"mobilenet_v3_small", "MobileNetV3Small", mirt__build_mobilenet_v3, 0, 224, true, true, false},
+    {"mobilenet_v3_large", "MobileNetV3Large", mirt__build_mobilenet_v3, 1, 224, true, true, false},
+    {"resnet18", "resnet18", mirt__build_resnet, 0, 224, false, false, false},
+    {"resnet34", "resnet34", mirt__build_resnet, 1, 224, false, false, false},
+    {"resnet50", "resnet50", mirt__build_resnet, 2, 224, false, false, false},
+    {"resnet101", "resnet101", mirt__build_resnet, 3, 224, false, false, false},
+    {"vgg16", "vgg16", mirt__build_vgg16, 0, 224, false, false, false},
+    {"mnist", "mnist", mirt__build_mnist, 0, 28, false, false, false},
 };
 
 /* Checks a rate; 0 means the default, and negative means no dropout. */
@@ -56992,7 +57013,7 @@ static mirt_status mirt__application_settings(const mirt__application_row *row, 
     if (d->classes < 0) return mirt__fail(MIRT_E_INVALID, "classes is %d; it must be positive", d->classes);
     if (d->classes && d->no_top)
         return mirt__fail(MIRT_E_INVALID, "classes is %d, but a network without its top has no classes", d->classes);
-    if (!d->classes) d->classes = row->classes;
+    if (!d->classes) d->classes = row->build == mirt__build_mnist ? 10 : 1000;
     if ((int)d->pooling < 0 || d->pooling > MIRT_POOLING_MAX)
         return mirt__fail(MIRT_E_INVALID, "invalid pooling (%d)", (int)d->pooling);
     if (d->pooling && !d->no_top)
@@ -57023,7 +57044,7 @@ static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__
     snprintf(name, sizeof name, "mobilenetv2_%.2f_%d", (double)n.d.alpha, n.d.size);
     n.model = mirt_model_create(strategy, n.d.name ? n.d.name : row->keras ? row->keras : name);
     if (!n.model) return NULL;
-    n.x = mirt_input(n.model, MIRT_SHAPE(n.d.size, n.d.size, row->channels));
+    n.x = mirt_input(n.model, MIRT_SHAPE(n.d.size, n.d.size, row->build == mirt__build_mnist ? 1 : 3));
     row->build(&n);
     mirt_model_output(n.model, n.x);
     if (!n.d.weights || mirt_load_weights(n.model, n.d.weights) == MIRT_OK) return n.model;
@@ -57216,76 +57237,6 @@ static void MIRT__K(draw)(uint32_t block, const uint32_t counter[3], uint64_t ke
 /* The tiles of an instruction set, named MIRT__P(name). They use its wrappers and MIRT__PRODUCT(x, b, sum), which is
    sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), there
    are tiles of two vectors, the second of which is a half. */
-/* Accumulators are variables instead of an array, which gcc would keep in memory. Each tile is expanded with its own
-   rows and vectors: MIRT__R3(V, X) is V(X, 0) V(X, 1) V(X, 2), and MIRT__V2(X, i) is X(i, 0) X(i, 1). */
-#define MIRT__R1(V, X) V(X, 0)
-#define MIRT__R2(V, X) MIRT__R1(V, X) V(X, 1)
-#define MIRT__R3(V, X) MIRT__R2(V, X) V(X, 2)
-#define MIRT__R4(V, X) MIRT__R3(V, X) V(X, 3)
-#define MIRT__R5(V, X) MIRT__R4(V, X) V(X, 4)
-#define MIRT__R6(V, X) MIRT__R5(V, X) V(X, 5)
-#define MIRT__R7(V, X) MIRT__R6(V, X) V(X, 6)
-#define MIRT__R8(V, X) MIRT__R7(V, X) V(X, 7)
-#define MIRT__R9(V, X) MIRT__R8(V, X) V(X, 8)
-#define MIRT__R10(V, X) MIRT__R9(V, X) V(X, 9)
-#define MIRT__R11(V, X) MIRT__R10(V, X) V(X, 10)
-#define MIRT__R12(V, X) MIRT__R11(V, X) V(X, 11)
-#define MIRT__R13(V, X) MIRT__R12(V, X) V(X, 12)
-#define MIRT__R14(V, X) MIRT__R13(V, X) V(X, 13)
-#define MIRT__V1(X, i) X(i, 0)
-#define MIRT__V2(X, i) X(i, 0) X(i, 1)
-#define MIRT__V4(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
-#define MIRT__ROW_OF_A(X, i) const float *a##i = tile->a[i];
-#define MIRT__ROW_OF_B(i, j) const MIRT__VEC b##j = MIRT__K(load)(b + j * MIRT__LANES);
-#define MIRT__CLEAR(i, j) MIRT__VEC s##i##_##j = MIRT__K(zero)();
-#define MIRT__RELOAD(i, j) s##i##_##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
-#define MIRT__ADD(i, j) s##i##_##j = MIRT__PRODUCT(x, b##j, s##i##_##j);
-#define MIRT__STEP(V, i) \
-    { \
-        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
-        V(MIRT__ADD, i) \
-    }
-#define MIRT__HALF_STEP(V, i) \
-    { \
-        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
-        MIRT__ADD(i, 0) \
-        s##i##_1 = MIRT__HALF_PRODUCT(x, b1, s##i##_1); \
-    }
-#define MIRT__SPILL(i, j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##_##j);
-#define MIRT__HALF_SPILL(X, i) \
-    MIRT__SPILL(i, 0) \
-    MIRT__K(store)(tile->c[i] + tile->column + MIRT__LANES, MIRT__HALF_WHOLE(s##i##_1));
-/* step(vectors, i) and spill(X, i): of one row */
-#define MIRT__TILE_OF(rows, vectors, V, each_step, spill) \
-    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { \
-        MIRT__R##rows(MIRT__ROW_OF_A, ) \
-        MIRT__R##rows(V, MIRT__CLEAR) \
-        if (!tile->fresh) { MIRT__R##rows(V, MIRT__RELOAD) } \
-        const float *b = tile->b; \
-        const char *ahead = tile->ahead; \
-        const int64_t b_row = tile->b_row, a_step = tile->a_step, ahead_step = tile->ahead_step; \
-        for (int64_t r = 0; r < tile->run_count; r++) { \
-            int64_t at = tile->runs[r].a; \
-            for (int64_t left = tile->runs[r].length; left > 0; left--) { \
-                V(MIRT__ROW_OF_B, 0) \
-                MIRT__R##rows(each_step, V) \
-                __builtin_prefetch(ahead, 0, 2); \
-                MIRT__MORE_AHEAD_##vectors \
-                ahead += ahead_step; \
-                at += a_step; \
-                b += b_row; \
-            } \
-        } \
-        MIRT__R##rows(spill, MIRT__SPILL) \
-    }
-#define MIRT__MORE_AHEAD_1
-#define MIRT__MORE_AHEAD_2
-#define MIRT__MORE_AHEAD_half
-#define MIRT__MORE_AHEAD_4 __builtin_prefetch(ahead + ahead_step / 2, 0, 2);
-#define MIRT__TILE_1(rows) MIRT__TILE_OF(rows, 1, MIRT__V1, MIRT__STEP, MIRT__V1)
-#define MIRT__TILE_2(rows) MIRT__TILE_OF(rows, 2, MIRT__V2, MIRT__STEP, MIRT__V2)
-#define MIRT__TILE_4(rows) MIRT__TILE_OF(rows, 4, MIRT__V4, MIRT__STEP, MIRT__V4)
-#define MIRT__TILE_half(rows) MIRT__TILE_OF(rows, half, MIRT__V2, MIRT__HALF_STEP, MIRT__HALF_SPILL)
 #if MIRT__ROWS == 6
 #define MIRT__TILES(T) T(1) T(2) T(3) T(4) T(5) T(6)
 #define MIRT__TILE_NAMES(vectors) \
@@ -57326,41 +57277,6 @@ static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] 
     {NULL}
 #endif
 };
-#undef MIRT__R1
-#undef MIRT__R2
-#undef MIRT__R3
-#undef MIRT__R4
-#undef MIRT__R5
-#undef MIRT__R6
-#undef MIRT__R7
-#undef MIRT__R8
-#undef MIRT__R9
-#undef MIRT__R10
-#undef MIRT__R11
-#undef MIRT__R12
-#undef MIRT__R13
-#undef MIRT__R14
-#undef MIRT__V1
-#undef MIRT__V2
-#undef MIRT__V4
-#undef MIRT__ROW_OF_A
-#undef MIRT__ROW_OF_B
-#undef MIRT__CLEAR
-#undef MIRT__RELOAD
-#undef MIRT__ADD
-#undef MIRT__STEP
-#undef MIRT__HALF_STEP
-#undef MIRT__SPILL
-#undef MIRT__HALF_SPILL
-#undef MIRT__TILE_OF
-#undef MIRT__MORE_AHEAD_1
-#undef MIRT__MORE_AHEAD_2
-#undef MIRT__MORE_AHEAD_half
-#undef MIRT__MORE_AHEAD_4
-#undef MIRT__TILE_1
-#undef MIRT__TILE_2
-#undef MIRT__TILE_4
-#undef MIRT__TILE_half
 #undef MIRT__TILES
 #undef MIRT__TILE_NAMES
 #undef MIRT__LOW_NAMES
@@ -57472,15 +57388,15 @@ MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
     q = MIRT__K(horner)(q, r, 5.0000001201e-1f);
     return MIRT__K(fma)(q, r * r, r);
 }
-/* Results below the smallest normal number are 0. */
-MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
+/* Results below the smallest normal number are 0. Not inline, as expm1 and sigmoid: many activations call them. */
+static __attribute__((noinline)) MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
     MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
     y = MIRT__K(raise)(y + 1.0f, n);
     y = MIRT__K(if_greater)(x, MIRT__K(set)(-87.33654475f), y, MIRT__K(relu)(x));
     return MIRT__K(if_greater)(x, MIRT__K(set)(88.72283905f), MIRT__K(set)(INFINITY), y);
 }
 /* exp(x) - 1, precise near 0, for x up to 80. */
-MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
+static __attribute__((noinline)) MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
     MIRT__VEC n;
     const MIRT__VEC one = MIRT__K(set)(1.0f), q = MIRT__K(exp_parts)(MIRT__K(max)(MIRT__K(set)(-30.0f), x), &n),
                     s = MIRT__K(raise)(one, n);
@@ -57501,7 +57417,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(sigmoid_below)(MIRT__VEC x) {
     y = MIRT__K(fma)(y, r, one);
     return MIRT__K(fma)(MIRT__K(raise)(one, n), y, one);
 }
-MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
+static __attribute__((noinline)) MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
     return 1.0f / MIRT__K(sigmoid_below)(MIRT__K(max)(MIRT__K(set)(-88.0f), x));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(silu)(MIRT__VEC x) {
@@ -57572,19 +57488,25 @@ MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
    MIRT__K(bend). */
 MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_kind kind, MIRT__VEC scale) {
     const MIRT__VEC zero = MIRT__K(zero)();
-    MIRT__VEC bell;
+    MIRT__VEC s, bell;
     switch (kind) {
     case MIRT_SIGMOID: return MIRT__K(sigmoid)(x);
     case MIRT_TANH: return MIRT__K(tanh)(x);
     case MIRT_SILU: return MIRT__K(silu)(x);
     case MIRT_LEAKY_RELU: return MIRT__K(if_greater)(x, zero, x, x * scale);
-    case MIRT_ELU: return MIRT__K(if_greater)(x, zero, x, MIRT__K(expm1)(x) * scale);
-    case MIRT_GELU: return x * MIRT__K(normal)(x, &bell);
-    case MIRT_HARD_SIGMOID: return MIRT__K(hard_sigmoid)(x);
-    case MIRT_HARD_SWISH: return x * MIRT__K(hard_sigmoid)(x);
-    case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
+    case MIRT_ELU:
     case MIRT_SELU:
-        return MIRT__SELU_SCALE * MIRT__K(if_greater)(x, zero, x, MIRT__K(expm1)(x) * MIRT__SELU_ALPHA);
+        if (kind == MIRT_SELU) scale = MIRT__K(set)(MIRT__SELU_ALPHA);
+        x = MIRT__K(if_greater)(x, zero, x, MIRT__K(expm1)(x) * scale);
+        if (kind == MIRT_SELU) x *= MIRT__SELU_SCALE;
+        return x;
+    case MIRT_GELU: return x * MIRT__K(normal)(x, &bell);
+    case MIRT_HARD_SIGMOID:
+    case MIRT_HARD_SWISH:
+        s = MIRT__K(hard_sigmoid)(x);
+        if (kind == MIRT_HARD_SWISH) s *= x;
+        return s;
+    case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
     case MIRT_MISH: return MIRT__K(mish)(x);
     case MIRT_SOFTSIGN: return x / (1.0f + MIRT__K(abs)(x));
     case MIRT_EXPONENTIAL: return MIRT__K(exp)(x);
@@ -57611,7 +57533,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
         return g * (s * (1.0f + u * (1.0f - s)));
     case MIRT_LEAKY_RELU: return MIRT__K(if_greater)(u, zero, g, g * scale);
     case MIRT_ELU:
-        return MIRT__K(if_greater)(u, zero, g, g * (MIRT__K(exp)(u) * scale));
+    case MIRT_SELU:
+        if (kind == MIRT_SELU) scale = MIRT__K(set)(MIRT__SELU_ALPHA);
+        s = MIRT__K(if_greater)(u, zero, MIRT__K(set)(1.0f), MIRT__K(exp)(u) * scale);
+        if (kind == MIRT_SELU) s *= MIRT__SELU_SCALE;
+        return g * s;
     case MIRT_GELU:
         s = MIRT__K(normal)(u, &bell);
         /* 1 / sqrt(2 pi) */
@@ -57622,9 +57548,6 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
         s = MIRT__K(if_greater)(MIRT__K(set)(3.0f), MIRT__K(abs)(u), s, zero) / 6.0f;
         return kind == MIRT_HARD_SIGMOID ? g * s : g * (MIRT__K(hard_sigmoid)(u) + s);
     case MIRT_SOFTPLUS: return g * MIRT__K(sigmoid)(u);
-    case MIRT_SELU:
-        s = MIRT__K(if_greater)(u, zero, MIRT__K(set)(1.0f), MIRT__K(exp)(u) * MIRT__SELU_ALPHA);
-        return g * (s * MIRT__SELU_SCALE);
     case MIRT_MISH: return g * MIRT__K(mish_slope)(u);
     case MIRT_SOFTSIGN:
         s = 1.0f + MIRT__K(abs)(u);
@@ -57695,7 +57618,6 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(be
     }
 static void MIRT__K(activate_range)(mirt_activation_kind kind, float scale, const float *x, float *to, int64_t count) {
     if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(activate_by)(u, MIRT_SILU, u))
-    else if (!MIRT__COMPACT && kind == MIRT_SIGMOID) MIRT__CURVE(MIRT__K(sigmoid)(u))
     else MIRT__CURVE(MIRT__K(activate_any)(u, kind, scale))
 }
 static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *to,
@@ -57704,20 +57626,6 @@ static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const f
         MIRT__CURVE(MIRT__K(slope_by)(MIRT__K(load_up_to)(dy + i, count - i), u, MIRT_SILU, u))
     else MIRT__CURVE(MIRT__K(slope_any)(MIRT__K(load_up_to)(dy + i, count - i), u, kind, scale))
 }
-#define MIRT__SIMD_COPY
-#define MIRT__SIMD_LOOP(expression)
-#define MIRT__SIMD_ACTIVATION(kind)
-#define MIRT__SIMD_VECTOR(name) MIRT__CURVE(MIRT__K(name)(u))
-#define MIRT__SIMD_CASE(number, id, label, function, reference, fast, ...) \
-    if (kind == MIRT__##id) { MIRT__SIMD_##fast }
-static void MIRT__K(unary_range)(mirt__unary_kind kind, const float *x, float *to, int64_t count) {
-    MIRT__UNARY_LIST(MIRT__SIMD_CASE)
-}
-#undef MIRT__SIMD_COPY
-#undef MIRT__SIMD_LOOP
-#undef MIRT__SIMD_ACTIVATION
-#undef MIRT__SIMD_VECTOR
-#undef MIRT__SIMD_CASE
 static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t count) {
     const MIRT__VEC below = MIRT__K(set)(less);
     MIRT__CURVE(MIRT__K(exp)(u - below))
@@ -58745,43 +58653,13 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
     else MIRT__K(adam_loop)(args, begin, end, false);
 }
 
-static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    const MIRT__VEC fresh = MIRT__K(set)(args->new_1), momentum = MIRT__K(set)(args->momentum);
-    float *velocity = args->slot[0], *slot = args->slot[1], *mean = args->slot[2];
-    const bool extras = true;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
-        MIRT__VEC v = MIRT__K(load_up_to)(velocity + i, n);
-        v = MIRT__K(fma)(g * g - v, fresh, v);
-        MIRT__K(store_up_to)(velocity + i, v, n);
-        if (mean) {
-            MIRT__VEC a = MIRT__K(load_up_to)(mean + i, n);
-            a = MIRT__K(fma)(g - a, fresh, a);
-            MIRT__K(store_up_to)(mean + i, a, n);
-            /* a variance: rounding alone can make it negative */
-            v = MIRT__K(max)(MIRT__K(zero)(), v - a * a);
-        }
-        MIRT__VEC step = rate * g / MIRT__K(sqrt)(v + epsilon);
-        if (slot) {
-            step = momentum * MIRT__K(load_up_to)(slot + i, n) + step;
-            MIRT__K(store_up_to)(slot + i, step, n);
-        }
-        MIRT__UPDATE_WEIGHT
-        weight -= step;
-        MIRT__UPDATE_STORE
-    }
-}
-
-/* The optimizers that few programs use, in one loop that asks for each vector which one it is: they wait for memory. */
+/* All other optimizers, in one loop that asks for each vector which one it is: they wait for memory. */
 static void MIRT__K(other_range)(const mirt__update *args, int64_t begin, int64_t end) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), other = MIRT__K(set)(args->momentum);
     const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
     const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon), zero = MIRT__K(zero)();
-    float *first = args->slot[0], *second = args->slot[1];
-    const bool extras = true;
+    float *first = args->slot[0], *second = args->slot[1], *third = args->slot[2];
+    const bool extras = true, begins = args->first;
     const volatile mirt_optimizer_kind kind = args->kind; /* volatile: no copy of the loop for each */
     MIRT__UPDATE_PARTS
     for (int64_t i = begin; i < end; i += MIRT__LANES) {
@@ -58789,8 +58667,23 @@ static void MIRT__K(other_range)(const mirt__update *args, int64_t begin, int64_
         const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
         MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = zero, step;
         if (second) v = MIRT__K(load_up_to)(second + i, n);
+        if (begins) m = MIRT__K(load_up_to)(weights + i, n);
+        MIRT__UPDATE_WEIGHT
         const MIRT__VEC ahead = g - m, way = MIRT__K(fma)(ahead, new_1, m);
         switch (kind) {
+        case MIRT_RMSPROP:
+            m = MIRT__K(fma)(g * g - m, new_1, m);
+            step = m;
+            if (third) {
+                MIRT__VEC mean = MIRT__K(load_up_to)(third + i, n);
+                mean = MIRT__K(fma)(g - mean, new_1, mean);
+                MIRT__K(store_up_to)(third + i, mean, n);
+                /* a variance: rounding alone can make it negative */
+                step = MIRT__K(max)(zero, step - mean * mean);
+            }
+            step = rate * g / MIRT__K(sqrt)(step + epsilon);
+            if (second) v = step = other * v + step;
+            break;
         case MIRT_NADAM:
             m = way;
             v = MIRT__K(fma)(g * g - v, new_2, v);
@@ -58805,13 +58698,33 @@ static void MIRT__K(other_range)(const mirt__update *args, int64_t begin, int64_
             v = MIRT__K(max)(v - v * new_2, MIRT__K(abs)(g));
             step = rate * m / (v + epsilon);
             break;
+        case MIRT_ADADELTA:
+            m = MIRT__K(fma)(g * g - m, new_1, m);
+            step = MIRT__K(sqrt)(v + epsilon) * g / MIRT__K(sqrt)(m + epsilon);
+            v = MIRT__K(fma)(step * step - v, new_1, v);
+            step *= rate;
+            break;
+        case MIRT_SCHEDULE_FREE_ADAMW: {
+            v = MIRT__K(fma)(g * g - v, new_2, v);
+            const MIRT__VEC moved = rate * g / (MIRT__K(sqrt)(v) + epsilon);
+            step = new_1 * (weight - m) + other * moved;
+            m -= moved;
+            break;
+        }
+        case MIRT_FTRL: {
+            const MIRT__VEC before = MIRT__K(sqrt)(m);
+            m += g * g;
+            const MIRT__VEC root = MIRT__K(sqrt)(m);
+            v += g + (new_2 - (root - before) * other) * weight;
+            step = weight - (MIRT__K(min)(new_1, MIRT__K(max)(zero - new_1, v)) - v) * rate / (root + epsilon);
+            break;
+        }
         default: /* Lion */
             m = MIRT__K(fma)(ahead, new_2, m);
             step = MIRT__K(if_greater)(way, zero, rate, MIRT__K(if_greater)(zero, way, zero - rate, rate * way));
         }
         MIRT__K(store_up_to)(first + i, m, n);
         if (second) MIRT__K(store_up_to)(second + i, v, n);
-        MIRT__UPDATE_WEIGHT
         weight -= step;
         MIRT__UPDATE_STORE
     }
@@ -58834,7 +58747,7 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
     MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__K(activate_range),
-    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(unary_range), MIRT__K(exp_range),
+    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(exp_range),
     MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
 };
 
@@ -58861,11 +58774,14 @@ static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) 
     case MIRT_SGD: mirt__fast_update(where, args, MIRT__K(sgd_range)); break;
     case MIRT_ADAM:
     case MIRT_ADAMW: mirt__fast_update(where, args, MIRT__K(adam_range)); break;
-    case MIRT_RMSPROP: mirt__fast_update(where, args, MIRT__K(rmsprop_range)); break;
+    case MIRT_RMSPROP:
     case MIRT_NADAM:
     case MIRT_ADAGRAD:
     case MIRT_ADAMAX:
-    case MIRT_LION: mirt__fast_update(where, args, MIRT__K(other_range)); break;
+    case MIRT_LION:
+    case MIRT_ADADELTA:
+    case MIRT_SCHEDULE_FREE_ADAMW:
+    case MIRT_FTRL: mirt__fast_update(where, args, MIRT__K(other_range)); break;
     case MIRT__OPTIMIZER_COUNT: break;
     }
 }

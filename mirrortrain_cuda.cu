@@ -1847,7 +1847,7 @@ static void mirt__cu_sum_parts(mirt__cu *cu, cudaStream_t stream, const mirt__cu
 typedef struct mirt__cu_rates {
     float *average;
     float rate, new_1, new_2, epsilon, momentum, scale, clip, decay, keep, fresh;
-    int nesterov, shaped, overwrite;
+    int nesterov, first, shaped, overwrite;
 } mirt__cu_rates;
 
 typedef struct mirt__cu_updated {
@@ -1978,6 +1978,75 @@ struct mirt__cu_lion {
     }
 };
 
+struct mirt__cu_adadelta {
+    template <int W>
+    static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
+                                       float *g) {
+        float a[W], b[W];
+        mirt__cu_load_left<W>(u.slot[0] + i, there, a);
+        mirt__cu_load_left<W>(u.slot[1] + i, there, b);
+        for (int k = 0; k < W; k++) a[k] = __fmaf_rn(__fsub_rn(__fmul_rn(g[k], g[k]), a[k]), r.new_1, a[k]);
+        mirt__cu_store_left<W>(u.slot[0] + i, there, a);
+        for (int k = 0; k < W; k++) a[k] = __fsqrt_rn(__fadd_rn(a[k], r.epsilon));
+        for (int k = 0; k < W; k++) {
+            g[k] = __fdiv_rn(__fmul_rn(__fsqrt_rn(__fadd_rn(b[k], r.epsilon)), g[k]), a[k]);
+            b[k] = __fmaf_rn(__fsub_rn(__fmul_rn(g[k], g[k]), b[k]), r.new_1, b[k]);
+            g[k] = __fmul_rn(g[k], r.rate);
+        }
+        mirt__cu_store_left<W>(u.slot[1] + i, there, b);
+    }
+};
+/* The weights as they are before the update, after their decay. */
+template <int W>
+static inline __device__ void mirt__cu_decayed(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i,
+                                               int64_t there, float *weight) {
+    mirt__cu_load_left<W>(u.weight[0] + i, there, weight);
+    for (int k = 0; k < W; k++) {
+        if (r.decay != 0) weight[k] = __fsub_rn(weight[k], __fmul_rn(weight[k], r.decay));
+    }
+}
+struct mirt__cu_schedule_free {
+    template <int W>
+    static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
+                                       float *g) {
+        float a[W], b[W];
+        mirt__cu_load_left<W>(u.slot[1] + i, there, b);
+        for (int k = 0; k < W; k++) b[k] = __fmaf_rn(__fsub_rn(__fmul_rn(g[k], g[k]), b[k]), r.new_2, b[k]);
+        mirt__cu_store_left<W>(u.slot[1] + i, there, b);
+        for (int k = 0; k < W; k++) g[k] = __fdiv_rn(__fmul_rn(r.rate, g[k]), __fadd_rn(__fsqrt_rn(b[k]), r.epsilon));
+        mirt__cu_load_left<W>((r.first ? u.weight[0] : u.slot[0]) + i, there, a);
+        mirt__cu_decayed<W>(u, r, i, there, b);
+        for (int k = 0; k < W; k++) {
+            b[k] = __fmul_rn(r.new_1, __fsub_rn(b[k], a[k]));
+            a[k] = __fsub_rn(a[k], g[k]);
+            g[k] = __fadd_rn(b[k], __fmul_rn(r.momentum, g[k]));
+        }
+        mirt__cu_store_left<W>(u.slot[0] + i, there, a);
+    }
+};
+struct mirt__cu_ftrl {
+    template <int W>
+    static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
+                                       float *g) {
+        float a[W], b[W], weight[W];
+        mirt__cu_load_left<W>(u.slot[0] + i, there, a);
+        mirt__cu_load_left<W>(u.slot[1] + i, there, b);
+        mirt__cu_decayed<W>(u, r, i, there, weight);
+        for (int k = 0; k < W; k++) {
+            const float before = __fsqrt_rn(a[k]);
+            a[k] = __fadd_rn(a[k], __fmul_rn(g[k], g[k]));
+            const float root = __fsqrt_rn(a[k]), rise = __fmul_rn(__fsub_rn(root, before), r.momentum);
+            b[k] = __fadd_rn(b[k], __fadd_rn(g[k], __fmul_rn(__fsub_rn(r.new_2, rise), weight[k])));
+            float clipped = -r.new_1 > b[k] ? -r.new_1 : b[k];
+            clipped = r.new_1 < clipped ? r.new_1 : clipped;
+            g[k] = __fsub_rn(weight[k],
+                             __fdiv_rn(__fmul_rn(__fsub_rn(clipped, b[k]), r.rate), __fadd_rn(root, r.epsilon)));
+        }
+        mirt__cu_store_left<W>(u.slot[0] + i, there, a);
+        mirt__cu_store_left<W>(u.slot[1] + i, there, b);
+    }
+};
+
 template <class RULE, int W, int MOST>
 static __global__ void __launch_bounds__(256)
     mirt__cu_update_kernel(const mirt__cu_parts parts, const mirt__cu_updated u, const mirt__cu_rates *rates) {
@@ -2048,6 +2117,7 @@ template <class RULE> static void mirt__cu_update_by(const mirt__update *args, c
     r.keep = args->keep;
     r.fresh = args->fresh;
     r.nesterov = args->nesterov;
+    r.first = args->first;
     r.shaped = args->shaped;
     r.overwrite = args->overwrite;
     const mirt__cu_rates *rates = static_cast<const mirt__cu_rates *>(mirt__cu_number(cu, &r, sizeof r));
@@ -6259,66 +6329,14 @@ static inline __device__ float mirt__cu_categorical_crossentropy(const mirt__cu_
     return group.sum(loss);
 }
 
-/* The probability of a class is exp(x - most) / sum of logits, otherwise x / sum. */
-static inline __device__ float mirt__cu_share(const mirt__loss &l, float x, float most, float sum) {
-    return (l.how.from_logits ? expf(x - most) : x) / sum;
-}
-
-template <bool BLOCK>
-static inline __device__ float mirt__cu_categorical_focal_crossentropy(const mirt__cu_row_group<BLOCK> &group,
-                                                                       const mirt__loss &l, int64_t r) {
-    const float *x = l.x + r * l.n, *label = static_cast<const float *>(l.labels) + r * l.n, even = 1 / (float)l.n;
-    const float most = mirt__cu_row_max(group, x, l.n);
-    const float sum = l.how.from_logits ? mirt__cu_row_exp(group, x, l.n, most) : mirt__cu_row_sum(group, x, l.n);
-    float loss = 0;
-    MIRT__CU_EACH(j, l.n)
-        loss += mirt__focal(&l.how, mirt__cu_share(l, x[j], most, sum), mirt__smoothed(&l.how, label[j], even));
-    return group.sum(loss);
-}
-
-/* 1 / norms of x and t, and the cosine of their angle. */
-struct mirt__cu_angle {
-    float squares, of_x, of_t, product;
-};
-template <bool BLOCK>
-static inline __device__ mirt__cu_angle mirt__cu_angle_of(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
-                                                          int64_t r) {
-    const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n;
-    float of_x = 0, of_t = 0, product = 0;
-    MIRT__CU_EACH(j, l.n) {
-        of_x += x[j] * x[j];
-        of_t += t[j] * t[j];
-    }
-    mirt__cu_angle a;
-    a.squares = group.sum(of_x);
-    a.of_x = mirt__inverse_norm(a.squares);
-    a.of_t = mirt__inverse_norm(group.sum(of_t));
-    MIRT__CU_EACH(j, l.n) product += (t[j] * a.of_t) * (x[j] * a.of_x);
-    a.product = group.sum(product);
-    return a;
-}
-template <bool BLOCK>
-static inline __device__ float mirt__cu_cosine_similarity(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
-                                                          int64_t r) {
-    return -mirt__cu_angle_of(group, l, r).product;
-}
-
 template <float (*ELEMENT)(const mirt_loss_options *how, float x, float t), bool BLOCK>
-static inline __device__ float mirt__cu_mean(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l, int64_t r,
-                                             float n) {
+static inline __device__ float mirt__cu_mean(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l, int64_t r) {
     const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n;
     float loss = 0;
     MIRT__CU_EACH(j, l.n) loss += ELEMENT(&l.how, x[j], t[j]);
-    return group.sum(loss) / n;
+    return group.sum(loss) / (float)l.n;
 }
 
-#define MIRT__CU_LOSS_SPARSE(name, grad) mirt__cu_##name##grad(group, l, r)
-#define MIRT__CU_LOSS_CATEGORICAL(name, grad) mirt__cu_##name##grad(group, l, r)
-#define MIRT__CU_LOSS_VECTORS(name, grad) mirt__cu_##name##grad(group, l, r)
-#define MIRT__CU_LOSS_ELEMENTS(name, grad) mirt__cu_mean##grad<mirt__##name##grad>(group, l, r, (float)l.n)
-#define MIRT__CU_LOSS_SUMS(name, grad) mirt__cu_mean##grad<mirt__##name##grad>(group, l, r, 1.0f)
-#define MIRT__CU_LOSS_RECORDED(name, grad) mirt__no_loss()
-#define MIRT__CU_LOSS(kind, name, labels, activation) case kind: loss = MIRT__CU_LOSS_##labels(name, ); break;
 template <bool BLOCK>
 static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
@@ -6326,15 +6344,16 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kerne
     for (int64_t r = group.row; r < l.rows; r += group.step) {
         float loss = 0;
         switch (l.kind) {
-        MIRT_LOSS_LIST(MIRT__CU_LOSS)
-        case MIRT_LOSS_NONE:
-        case MIRT__LOSS_COUNT: break;
+        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
+            loss = mirt__cu_sparse_categorical_crossentropy(group, l, r);
+            break;
+        case MIRT_CATEGORICAL_CROSSENTROPY: loss = mirt__cu_categorical_crossentropy(group, l, r); break;
+        case MIRT_BINARY_CROSSENTROPY: loss = mirt__cu_mean<mirt__binary_crossentropy>(group, l, r); break;
+        default: loss = mirt__cu_mean<mirt__mean_squared_error>(group, l, r);
         }
         if (group.lane == 0) l.loss[r] = loss;
     }
 }
-#undef MIRT__CU_LOSS
-
 template <bool BLOCK>
 static inline __device__ void mirt__cu_sparse_categorical_crossentropy_grad(const mirt__cu_row_group<BLOCK> &group,
                                                                             const mirt__loss &l, int64_t r) {
@@ -6385,64 +6404,30 @@ static inline __device__ void mirt__cu_categorical_crossentropy_grad(const mirt_
     }
 }
 
-template <bool BLOCK>
-static inline __device__ void mirt__cu_categorical_focal_crossentropy_grad(const mirt__cu_row_group<BLOCK> &group,
-                                                                           const mirt__loss &l, int64_t r) {
-    const float *x = l.x + r * l.n, *label = static_cast<const float *>(l.labels) + r * l.n, scale = l.dloss[r];
-    const float even = 1 / (float)l.n, most = mirt__cu_row_max(group, x, l.n);
-    const float sum = l.how.from_logits ? mirt__cu_row_exp(group, x, l.n, most) : mirt__cu_row_sum(group, x, l.n);
-    float total = 0;
-    MIRT__CU_EACH(j, l.n) {
-        const float q = mirt__cu_share(l, x[j], most, sum);
-        total += mirt__focal_grad(&l.how, q, mirt__smoothed(&l.how, label[j], even)) * q;
-    }
-    total = group.sum(total);
-    MIRT__CU_EACH(j, l.n) {
-        const float q = mirt__cu_share(l, x[j], most, sum);
-        const float g = mirt__focal_grad(&l.how, q, mirt__smoothed(&l.how, label[j], even)) - total;
-        l.dx[r * l.n + j] = scale * (l.how.from_logits ? q * g : g / sum);
-    }
-}
-
-template <bool BLOCK>
-static inline __device__ void mirt__cu_cosine_similarity_grad(const mirt__cu_row_group<BLOCK> &group,
-                                                              const mirt__loss &l, int64_t r) {
-    const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n, scale = l.dloss[r];
-    const mirt__cu_angle a = mirt__cu_angle_of(group, l, r);
-    const float product = mirt__is_short(a.squares) ? 0 : a.product;
-    MIRT__CU_EACH(j, l.n) l.dx[r * l.n + j] = scale * ((product * (x[j] * a.of_x) - t[j] * a.of_t) * a.of_x);
-}
-
 /* The division by n is done once per row. */
 template <float (*ELEMENT)(const mirt_loss_options *how, float x, float t, float scale, float n), bool BLOCK>
 static inline __device__ void mirt__cu_mean_grad(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
-                                                 int64_t r, float n) {
+                                                 int64_t r) {
     const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n;
-    const float share = l.dloss[r] / n;
+    const float share = l.dloss[r] / (float)l.n;
     MIRT__CU_EACH(j, l.n) l.dx[r * l.n + j] = ELEMENT(&l.how, x[j], t[j], share, 1.0f);
 }
 
-#define MIRT__CU_LOSS(kind, name, labels, activation) case kind: MIRT__CU_LOSS_##labels(name, _grad); break;
 template <bool BLOCK>
 static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_row_group<BLOCK> group(room);
     for (int64_t r = group.row; r < l.rows; r += group.step) {
         switch (l.kind) {
-        MIRT_LOSS_LIST(MIRT__CU_LOSS)
-        case MIRT_LOSS_NONE:
-        case MIRT__LOSS_COUNT: break;
+        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
+            mirt__cu_sparse_categorical_crossentropy_grad(group, l, r);
+            break;
+        case MIRT_CATEGORICAL_CROSSENTROPY: mirt__cu_categorical_crossentropy_grad(group, l, r); break;
+        case MIRT_BINARY_CROSSENTROPY: mirt__cu_mean_grad<mirt__binary_crossentropy_grad>(group, l, r); break;
+        default: mirt__cu_mean_grad<mirt__mean_squared_error_grad>(group, l, r);
         }
     }
 }
-#undef MIRT__CU_LOSS_SPARSE
-#undef MIRT__CU_LOSS_CATEGORICAL
-#undef MIRT__CU_LOSS_VECTORS
-#undef MIRT__CU_LOSS_ELEMENTS
-#undef MIRT__CU_LOSS_SUMS
-#undef MIRT__CU_LOSS_RECORDED
-#undef MIRT__CU_LOSS
-
 static void mirt__cu_loss(const mirt__loss *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     if (args->rows == 0 || (args->dx && args->n == 0)) return;

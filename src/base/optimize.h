@@ -25,19 +25,22 @@
 #define MIRT__DRIVERS_BEGIN MIRT__KERNELS_BEGIN _Pragma("GCC optimize(\"O1,no-tree-loop-vectorize\")")
 #endif
 
-/* gcc compiles code that waits for kernels in half the time this way, and code that runs once (recording models,
-   reading and writing files) in half of that. Without optimization nothing changes. */
+/* gcc compiles code that waits for kernels in half the time this way, at the size of O1, and code that runs once
+   (recording models, reading and writing files) in half of that. Predict-only programs are wanted small. Without
+   optimization nothing changes. */
 #if defined(__clang__) || !defined(__OPTIMIZE__)
 #define MIRT__COLD_BEGIN
 #define MIRT__ONCE_BEGIN
 #define MIRT__COLD_END
 #else
-#ifdef MIRRORTRAIN_DEBUG
+#if defined(MIRRORTRAIN_DEBUG)
 #define MIRT__COLD_BEGIN MIRT__KERNELS_BEGIN
 #define MIRT__ONCE_BEGIN MIRT__KERNELS_BEGIN
+#elif defined(MIRRORTRAIN_NO_TRAIN)
+#define MIRT__COLD_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"Os,fp-contract=off\")")
+#define MIRT__ONCE_BEGIN MIRT__COLD_BEGIN
 #else
-#define MIRT__COLD_BEGIN \
-    _Pragma("GCC push_options") _Pragma("GCC optimize(\"O1,expensive-optimizations,fp-contract=off\")")
+#define MIRT__COLD_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"Og,fp-contract=off\")")
 #define MIRT__ONCE_BEGIN \
     _Pragma("GCC push_options") _Pragma("GCC optimize(\"O0,expensive-optimizations,fp-contract=off\")")
 #endif
