@@ -310,14 +310,14 @@ static void test_color_draws(void) {
     good = good && mirt__transform_of(&d, 5, 9, 3, &t);
     for (int i = 0; i < N; i++) {
         mirt__transform_draw(&t, 3, (uint64_t)i, 0, unit);
-        drawn[0][i] = mirt__transform_amount(&t, unit);
+        drawn[0][i] = mirt__transform_amount(&t, 0, unit);
     }
     uniform_ok("RandomHue 0.5, in turns", drawn[0], N, -0.25, 0.25);
     d.kind = MIRT_RANDOM_SATURATION;
     good = good && mirt__transform_of(&d, 5, 9, 3, &t);
     for (int i = 0; i < N; i++) {
         mirt__transform_draw(&t, 3, (uint64_t)i, 0, unit);
-        const double amount = mirt__transform_amount(&t, unit);
+        const double amount = mirt__transform_amount(&t, 0, unit);
         drawn[0][i] = amount / (1 + amount);
     }
     uniform_ok("RandomSaturation 0.5, of f / (1 - f)", drawn[0], N, 0, 0.5);
@@ -339,7 +339,10 @@ static void test_erasing_draws(void) {
     bool good = mirt__transform_of(&d, 1000000, 1000, 1, &t);
     for (int i = 0; i < N; i++) {
         int64_t part[4];
-        erased += mirt__transform_part(&t, 3, (uint64_t)i, 0, part);
+        double unit[4];
+        erased += mirt__transform_applies(&t, 3, (uint64_t)i, 0);
+        mirt__transform_draw(&t, 3, (uint64_t)i, 0, unit);
+        mirt__transform_part(&t, unit, part);
         const double high = (double)(part[1] - part[0]) / 1e6, wide = (double)(part[3] - part[2]) / 1e3;
         share[0][i] = high * high;
         share[1][i] = wide * wide;
@@ -396,6 +399,9 @@ static void test_tables(void) {
                                         "zoom:0.9,contrast:0.9,brightness:1", "brightness:1,contrast:1",
                                         "resizing:14:5,rotation:1",            "shear:0.9:0.7,zoom:0.9",
                                         "hue:1,saturation:0.9,erasing",
+                                        "erasing:1:1,grayscale,invert",
+                                        "contrast:0.5,auto_contrast,solarization:0.3:0.8",
+                                        "invert:1:1,equalization,color_degeneration:0.7,posterization:2:5",
                                         "rotation:0.5,erasing:1:constant,hue:0.5"};
     static float x[IMAGES_AT_ONCE][NUMBERS], y[IMAGES_AT_ONCE * 2 * NUMBERS], want[2 * NUMBERS];
     const mirt_shape shape = mirt_make_shape(H, W, 3, 0, 0, 0);
@@ -565,6 +571,15 @@ static void test_text(void) {
            l[2].factor[0] == 0.4f && l[2].factor[1] == 0.6f && l[3].kind == MIRT_RANDOM_ERASING &&
            l[3].fill_mode == MIRT_FILL_REFLECT && l[4].factor[0] == 0.5f && l[4].fill_mode == MIRT_FILL_CONSTANT,
        "... shear, colors, erasing");
+    ok(mirt_parse_augmentation("grayscale,invert:0.5,solarization:0.2:0.3,posterization:3:5,color_degeneration:0.25,"
+                               "auto_contrast,equalization,grayscale:0.125",
+                               l, 8) == 8 &&
+           l[0].kind == MIRT_RANDOM_GRAYSCALE && l[1].kind == MIRT_RANDOM_INVERT && l[1].factor[0] == 0.5f &&
+           l[2].kind == MIRT_SOLARIZATION && l[2].addition_factor[0] == 0.2f && l[2].threshold_factor[0] == 0.3f &&
+           l[3].kind == MIRT_RANDOM_POSTERIZATION && l[3].factor[0] == 3 && l[3].factor[1] == 5 &&
+           l[4].kind == MIRT_RANDOM_COLOR_DEGENERATION && l[4].factor[0] == 0.25f && l[5].kind == MIRT_AUTO_CONTRAST &&
+           l[6].kind == MIRT_EQUALIZATION && l[7].factor[0] == 0.125f,
+       "... colors and levels");
     static const char *const bad[] = {"",
                                       "flip,",
                                       ",flip",
@@ -593,6 +608,17 @@ static void test_text(void) {
                                       "saturation:0.2:2",
                                       "erasing:wrap",
                                       "erasing:2",
+                                      "grayscale:2",
+                                      "grayscale:0.1:0.2",
+                                      "invert:-1",
+                                      "solarization",
+                                      "solarization:2",
+                                      "posterization",
+                                      "posterization:9",
+                                      "posterization:2.5",
+                                      "color_degeneration",
+                                      "auto_contrast:1",
+                                      "equalization:1",
                                       "flip,flip,flip,flip,flip,flip,flip,flip,flip",
                                       "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
     for (int i = 0; i < MIRT__COUNT(bad); i++)

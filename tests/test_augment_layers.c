@@ -8,14 +8,15 @@
 
 static char path[512];
 static const char *const network = "flip,rotation:0.2,zoom:0.3,contrast:0.5,translation:0.1,crop:7:8,brightness:0.1,"
-                                   "shear:0.2,hue:0.3,saturation:0.6,erasing:1";
+                                   "shear:0.2,hue:0.3,saturation:0.6,erasing:1,grayscale,invert,solarization:0.2:0.9,"
+                                   "posterization:8,color_degeneration:0.5,equalization";
 
 /* Augmented as the text says, then one number an image, which is trained. */
 static mirt_model *augmenting(mirt_strategy *s, const char *text) {
-    mirt_augmentation list[16];
+    mirt_augmentation list[24];
     mirt_model *m = mirt_model_create(s, "augmenting");
     mirt_dense_desc dense;
-    const int count = mirt_parse_augmentation(text, list, 16);
+    const int count = mirt_parse_augmentation(text, list, 24);
     mirt_tensor *x = mirt_input(m, MIRT_SHAPE(SIDE_H, SIDE_W, 3));
     for (int i = 0; i < count; i++) x = mirt_augmentation_layer(x, &list[i]);
     memset(&dense, 0, sizeof dense);
@@ -76,12 +77,14 @@ static void test_layers(void) {
     /* As the transforms do it, keyed by seed, layer, row and step. */
     static const char *const names[] = {"random_flip",        "random_rotation", "random_zoom",      "random_contrast",
                                         "random_translation", "random_crop",     "random_brightness", "random_shear",
-                                        "random_hue",         "random_saturation", "random_erasing"};
+                                        "random_hue",         "random_saturation", "random_erasing",
+                                        "random_grayscale",   "random_invert",     "solarization",
+                                        "random_posterization", "random_color_degeneration", "equalization"};
     const mirt_shape shape = mirt_make_shape(SIDE_H, SIDE_W, 3, 0, 0, 0);
-    mirt_augmentation list[16];
-    mirt__transform t[16];
-    const int transforms = transforms_of(list, mirt_parse_augmentation(network, list, 16), &shape, t);
-    bool same = transforms == 11, distinct = true;
+    mirt_augmentation list[24];
+    mirt__transform t[24];
+    const int transforms = transforms_of(list, mirt_parse_augmentation(network, list, 24), &shape, t);
+    bool same = transforms == MIRT__COUNT(names), distinct = true;
     /* 5: augment_once's seed */
     for (int i = 0; i < transforms; i++) t[i].key = mirt__hash(names[i]) ^ mirt__hash("augment") ^ 11 ^ 5;
     for (int row = 0; row < 5; row++) {
@@ -168,12 +171,18 @@ static void test_files(void) {
     d.x_factor[1] = 0.3f;
     d.y_factor[0] = 0.2f;
     d.scale[1] = 0.6f;
+    d.addition_factor[0] = 0.1f;
+    d.threshold_factor[0] = 0.2f;
+    d.threshold_factor[1] = 0.8f;
+    d.bins = 77;
     mirt_tensor *x = mirt_input(m, MIRT_SHAPE(SIDE_H, SIDE_W, 3));
     for (int kind = 0; kind < MIRT__AUGMENTATION_COUNT; kind++) {
         d.kind = (mirt_augmentation_kind)kind;
         d.height = 14 - kind;
         d.width = 6;
         d.crop_to_aspect_ratio = kind == MIRT_RESIZING;
+        d.factor[0] = kind == MIRT_RANDOM_POSTERIZATION ? 2.0f : 0;
+        d.factor[1] = kind == MIRT_RANDOM_POSTERIZATION ? 6.0f : 0.25f;
         x = mirt_augmentation_layer(x, &d);
     }
     mirt_tensor *out[2] = {x, mirt_dense(mirt_flatten(x), &dense)};

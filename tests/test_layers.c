@@ -143,6 +143,12 @@ static mirt_tensor *row_sized(mirt_tensor *x, mirt_augmentation_kind kind, int h
 static mirt_tensor *row_center_crop(mirt_tensor *x) { return row_sized(x, MIRT_CENTER_CROP, 3, 2, false); }
 static mirt_tensor *row_center_crop_larger(mirt_tensor *x) { return row_sized(x, MIRT_CENTER_CROP, 6, 4, false); }
 static mirt_tensor *row_resizing(mirt_tensor *x) { return row_sized(x, MIRT_RESIZING, 3, 7, false); }
+static mirt_tensor *row_auto_contrast(mirt_tensor *x) {
+    ZEROED(mirt_augmentation, d);
+    d.value_range[0] = -0.5f;
+    d.value_range[1] = 1.5f;
+    return mirt_auto_contrast(x, &d);
+}
 static mirt_tensor *row_transpose_padded(mirt_tensor *x) {
     return output_padded(x, conv(3, 3, 0, 2, MIRT_SAME), 1, 0);
 }
@@ -409,6 +415,7 @@ static const struct {
     {"activation tanh_shrink", act_tanh_shrink},
     {"rms_normalization", row_rms_norm},
     {"rms_normalization axes", row_rms_norm_axes},
+    {"auto contrast", row_auto_contrast},
 };
 
 /* >>against Keras */
@@ -550,9 +557,10 @@ static bool row_has(const char *class_name) {
     return found;
 }
 
-/* Layers that draw random numbers have tests of their own. */
+/* Layers that are active in training alone have tests of their own. */
 static bool is_random(const char *name) {
-    return strncmp(name, "random_", 7) == 0 || strstr(name, "dropout") || strcmp(name, "gaussian_noise") == 0;
+    return strncmp(name, "random_", 7) == 0 || strstr(name, "dropout") || strcmp(name, "gaussian_noise") == 0 ||
+           strcmp(name, "solarization") == 0 || strcmp(name, "equalization") == 0;
 }
 
 static void test_listed(const char *name, const mirt__layer_class *cls) {

@@ -25,6 +25,13 @@ typedef enum mirt_augmentation_kind {
     MIRT_RANDOM_HUE,
     MIRT_RANDOM_SATURATION,
     MIRT_RANDOM_ERASING,
+    MIRT_RANDOM_GRAYSCALE,
+    MIRT_RANDOM_INVERT,
+    MIRT_SOLARIZATION,
+    MIRT_RANDOM_POSTERIZATION,
+    MIRT_RANDOM_COLOR_DEGENERATION,
+    MIRT_AUTO_CONTRAST,
+    MIRT_EQUALIZATION,
     MIRT__AUGMENTATION_COUNT
 } mirt_augmentation_kind;
 /* Where a pixel from outside of the image is taken from: (dcba|abcd|dcba), one value, (abcd|abcd|abcd),
@@ -43,8 +50,9 @@ typedef struct mirt_augmentation {
     mirt_flip_mode mode;         /* of flips */
     float factor[2];             /* rotation: in turns, counter-clockwise, within [-1, 1]; brightness: of the value
                                     range, within [-1, 1]; contrast: {l, u}, within [0, 1], is 1 - l to 1 + u times the
-                                    contrast, and {f, 0} is {f, f}; hue, saturation, erasing: within [0, 1], and
-                                    {f, 0} is {0, f} */
+                                    contrast, and {f, 0} is {f, f}; hue, saturation, color degeneration, erasing,
+                                    inversion: within [0, 1], and {f, 0} is {0, f}; grayscale: its chance, {f, 0};
+                                    posterization: bits, {l, u} is l to u - 1, within [1, 8], {f, 0} is {1, f} */
     /* zoom, above -1 to 1: how much larger the part of the image that is shown becomes, so that more than 0 zooms out;
        no width_factor: it keeps the aspect ratio. Translation, within [-1, 1]: in heights and widths, down and to the
        right */
@@ -55,14 +63,16 @@ typedef struct mirt_augmentation {
     float fill_value;            /* of MIRT_FILL_CONSTANT */
     int height, width;           /* of what crops and resizing make; {n, 0} is {n, n} */
     bool crop_to_aspect_ratio;   /* resizing: of the largest part in the middle that has the new shape */
-    float value_range[2];        /* of pixels, contrast, brightness, colors, erasing: results are clipped to it;
-                                    default {0, 255} */
+    float value_range[2];        /* of pixels, all that change values but grayscale: results are clipped to it, but for
+                                    those of inversion; default {0, 255} */
     const char *name;            /* of the layer */
     bool antialias;              /* of the layer mirt_resizing, as in mirt_resize_image */
     float x_factor[2], y_factor[2]; /* shear, within [0, 1]: pixels to the side per pixel down, and down per pixel to
                                        the side */
     float scale[2];              /* erasing, within [0, 1]: squares of the shares of height and width that the erased
                                     part has; default {0.02, 0.33} */
+    float addition_factor[2], threshold_factor[2]; /* solarization, within [0, 1]; {f, 0} is {0, f} */
+    int bins;                    /* equalization, 2 to 256; default 256 */
 } mirt_augmentation;
 
 /* Layers on (rows, height, width, channels). Random ones are active in training only, and leave nothing in programs
@@ -92,7 +102,25 @@ MIRT_API mirt_tensor *mirt_random_saturation(mirt_tensor *x, const mirt_augmenta
 /* With a chance that is drawn from `factor` (default {0, 1}), a part of the image becomes normal noise times the upper
    value, or fill_value, clipped to value_range. */
 MIRT_API mirt_tensor *mirt_random_erasing(mirt_tensor *x, const mirt_augmentation *desc);
-/* These two are always active, and gradients pass. The part in the middle; of smaller images what mirt_random_crop
+/* By a chance of factor[0], default 0.5, the color of every pixel becomes 0.2989 red + 0.587 green + 0.114 blue. Also of
+   one channel, which stays. */
+MIRT_API mirt_tensor *mirt_random_grayscale(mirt_tensor *x, const mirt_augmentation *desc);
+/* The upper value minus x, with a chance that is drawn from `factor`, default {0, 1}. */
+MIRT_API mirt_tensor *mirt_random_invert(mirt_tensor *x, const mirt_augmentation *desc);
+/* Of pixels from 0 to 255, to which a is added: what is not below t becomes 255 less it. a is drawn from
+   addition_factor, t from threshold_factor, as in Keras from {l, u} between l and 255 u. */
+MIRT_API mirt_tensor *mirt_solarization(mirt_tensor *x, const mirt_augmentation *desc);
+/* Of the 8 bits of a pixel only the highest ones stay. */
+MIRT_API mirt_tensor *mirt_random_posterization(mirt_tensor *x, const mirt_augmentation *desc);
+/* x + f (gray - x), gray as above: 1 is gray. */
+MIRT_API mirt_tensor *mirt_random_color_degeneration(mirt_tensor *x, const mirt_augmentation *desc);
+/* The numbers of each channel are spread so that each range has as many; Keras does that for the numbers
+   of all images of a batch together. */
+MIRT_API mirt_tensor *mirt_equalization(mirt_tensor *x, const mirt_augmentation *desc);
+/* These three are always active, and gradients pass. Each channel from its least and greatest number to value_range;
+   one with a single number stays. In data sets at most 64 channels. */
+MIRT_API mirt_tensor *mirt_auto_contrast(mirt_tensor *x, const mirt_augmentation *desc);
+/* The part in the middle; of smaller images what mirt_random_crop
    takes. */
 MIRT_API mirt_tensor *mirt_center_crop(mirt_tensor *x, const mirt_augmentation *desc);
 /* Pixels lie at the centers of their squares. Keras: Resizing. */

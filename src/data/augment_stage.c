@@ -76,28 +76,38 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
 
 /* >>text */
 
-typedef enum mirt__augment_words {
-    MIRT__WORDS_FACTOR = 1, MIRT__WORDS_FACTORS, MIRT__WORDS_SIZE, MIRT__WORDS_NONE,
-    MIRT__WORDS_RANGE, MIRT__WORDS_SHEAR
-} mirt__augment_words;
+/* `field`: what the numbers after a name fill, in their order; 0: none. Without the numbers that it needs a transform
+   would do nothing. */
 static const struct {
     const char *name;
     mirt_augmentation_kind kind;
-    mirt__augment_words numbers;
+    bool needs, sizes; /* sizes: these are whole numbers */
+    size_t field[2];
 } mirt__augment_names[] = {
-    {"flip", MIRT_RANDOM_FLIP, MIRT__WORDS_NONE},
-    {"rotation", MIRT_RANDOM_ROTATION, MIRT__WORDS_FACTOR},
-    {"zoom", MIRT_RANDOM_ZOOM, MIRT__WORDS_FACTORS},
-    {"translation", MIRT_RANDOM_TRANSLATION, MIRT__WORDS_FACTORS},
-    {"crop", MIRT_RANDOM_CROP, MIRT__WORDS_SIZE},
-    {"center_crop", MIRT_CENTER_CROP, MIRT__WORDS_SIZE},
-    {"resizing", MIRT_RESIZING, MIRT__WORDS_SIZE},
-    {"contrast", MIRT_RANDOM_CONTRAST, MIRT__WORDS_FACTOR},
-    {"brightness", MIRT_RANDOM_BRIGHTNESS, MIRT__WORDS_FACTOR},
-    {"shear", MIRT_RANDOM_SHEAR, MIRT__WORDS_SHEAR},
-    {"hue", MIRT_RANDOM_HUE, MIRT__WORDS_RANGE},
-    {"saturation", MIRT_RANDOM_SATURATION, MIRT__WORDS_RANGE},
-    {"erasing", MIRT_RANDOM_ERASING, MIRT__WORDS_RANGE},
+#define MIRT__NAMED(name, kind, needs, sizes, first, second) {name, MIRT_##kind, needs, sizes, {first, second}}
+#define MIRT__AT(field) offsetof(mirt_augmentation, field)
+    MIRT__NAMED("flip", RANDOM_FLIP, false, false, 0, 0),
+    MIRT__NAMED("rotation", RANDOM_ROTATION, true, false, MIRT__AT(factor), 0),
+    MIRT__NAMED("zoom", RANDOM_ZOOM, true, false, MIRT__AT(height_factor), MIRT__AT(width_factor)),
+    MIRT__NAMED("translation", RANDOM_TRANSLATION, true, false, MIRT__AT(height_factor), MIRT__AT(width_factor)),
+    MIRT__NAMED("crop", RANDOM_CROP, true, true, MIRT__AT(height), MIRT__AT(width)),
+    MIRT__NAMED("center_crop", CENTER_CROP, true, true, MIRT__AT(height), MIRT__AT(width)),
+    MIRT__NAMED("resizing", RESIZING, true, true, MIRT__AT(height), MIRT__AT(width)),
+    MIRT__NAMED("contrast", RANDOM_CONTRAST, true, false, MIRT__AT(factor), 0),
+    MIRT__NAMED("brightness", RANDOM_BRIGHTNESS, true, false, MIRT__AT(factor), 0),
+    MIRT__NAMED("shear", RANDOM_SHEAR, true, false, MIRT__AT(x_factor), MIRT__AT(y_factor)),
+    MIRT__NAMED("hue", RANDOM_HUE, true, false, MIRT__AT(factor), MIRT__AT(factor[1])),
+    MIRT__NAMED("saturation", RANDOM_SATURATION, true, false, MIRT__AT(factor), MIRT__AT(factor[1])),
+    MIRT__NAMED("erasing", RANDOM_ERASING, false, false, MIRT__AT(factor), MIRT__AT(factor[1])),
+    MIRT__NAMED("grayscale", RANDOM_GRAYSCALE, false, false, MIRT__AT(factor), 0),
+    MIRT__NAMED("invert", RANDOM_INVERT, false, false, MIRT__AT(factor), MIRT__AT(factor[1])),
+    MIRT__NAMED("solarization", SOLARIZATION, true, false, MIRT__AT(addition_factor), MIRT__AT(threshold_factor)),
+    MIRT__NAMED("posterization", RANDOM_POSTERIZATION, true, false, MIRT__AT(factor), MIRT__AT(factor[1])),
+    MIRT__NAMED("color_degeneration", RANDOM_COLOR_DEGENERATION, true, false, MIRT__AT(factor), MIRT__AT(factor[1])),
+    MIRT__NAMED("auto_contrast", AUTO_CONTRAST, false, false, 0, 0),
+    MIRT__NAMED("equalization", EQUALIZATION, false, false, 0, 0),
+#undef MIRT__NAMED
+#undef MIRT__AT
 };
 
 /* The next word of *text, up to a ':', a ',' or the end, which is stored in `*ended`; false: it is too long. */
@@ -109,8 +119,8 @@ static bool mirt__augment_word(const char **text, char word[32], char *ended) {
     return size > 0 && size < 32;
 }
 
-/* Reads a word after the name: the `numbers`-th number, or a mode. */
-static bool mirt__augment_value(const char *word, mirt__augment_words reads, int numbers, mirt_augmentation *out) {
+/* Reads a word after name number `name`: the `numbers`-th number, or a mode. */
+static bool mirt__augment_value(const char *word, int name, int numbers, mirt_augmentation *out) {
     static const char *const modes[] = {"both", "horizontal", "vertical"},
                       *const fills[] = {"reflect", "constant", "wrap", "nearest"};
     char *end;
@@ -124,21 +134,15 @@ static bool mirt__augment_value(const char *word, mirt__augment_words reads, int
         return out->fill_mode = MIRT_FILL_CONSTANT, true;
     if (out->kind == MIRT_RESIZING && strcmp(word, "nearest") == 0) return out->interpolation = MIRT_NEAREST, true;
     const float value = strtof(word, &end);
-    if (*end || !isfinite(value) || reads == MIRT__WORDS_NONE || numbers > (reads == MIRT__WORDS_FACTOR ? 0 : 1))
-        return false;
-    if (reads == MIRT__WORDS_FACTOR) {
-        out->factor[0] = value;
-    } else if (reads == MIRT__WORDS_RANGE) {
-        out->factor[numbers] = value;
-    } else if (reads == MIRT__WORDS_SHEAR) {
-        (numbers ? out->y_factor : out->x_factor)[0] = value;
-    } else if (reads == MIRT__WORDS_SIZE) {
-        if (!(value >= 1 && value <= 65536 && value == floorf(value))) return false;
-        *(numbers ? &out->width : &out->height) = (int)value;
-    } else {
-        out->width_factor[0] = value;
-        if (!numbers) out->height_factor[0] = value;
+    const size_t field = numbers < 2 ? mirt__augment_names[name].field[numbers] : 0;
+    if (*end || !isfinite(value) || !field) return false;
+    if (!mirt__augment_names[name].sizes) {
+        memcpy((char *)out + field, &value, sizeof value);
+        return true;
     }
+    if (!(value >= 1 && value <= 65536 && value == floorf(value))) return false;
+    const int size = (int)value;
+    memcpy((char *)out + field, &size, sizeof size);
     return true;
 }
 
@@ -147,7 +151,6 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     char name[32], word[32];
     const int most = MIRT__COUNT(mirt__augment_names);
     int i = 0, numbers = 0;
-    mirt__augment_words wants;
     mirt__transform checked;
     const bool named = mirt__augment_word(text, name, ended);
     mirt__suggestion guess = {name, NULL, ""};
@@ -157,25 +160,24 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     if (!named || i == most)
         return mirt__fail(MIRT_E_INVALID, "\"%s\" is not an augmentation%s", name, mirt__did_you_mean(&guess)), false;
     out->kind = mirt__augment_names[i].kind;
-    wants = mirt__augment_names[i].numbers;
+    const bool sizes = mirt__augment_names[i].sizes, flips = out->kind == MIRT_RANDOM_FLIP;
     while (*ended == ':') {
-        if (!mirt__augment_word(text, word, ended) || !mirt__augment_value(word, wants, numbers, out)) {
-            return mirt__fail(MIRT_E_INVALID, "augmentation %s: invalid value \"%s\"; write %s:%s", name, word,
-                              name,
-                              wants == MIRT__WORDS_NONE   ? "horizontal or :vertical"
-                              : wants == MIRT__WORDS_SIZE ? "224 or :224:160"
-                                                          : "0.1"),
+        if (!mirt__augment_word(text, word, ended) || !mirt__augment_value(word, i, numbers, out)) {
+            return mirt__fail(MIRT_E_INVALID, "augmentation %s: invalid value \"%s\"; write %s%s", name, word, name,
+                              flips                                 ? ":horizontal or :vertical"
+                              : sizes                               ? ":224 or :224:160"
+                              : mirt__augment_names[i].field[0] ? ":0.1"
+                                                                    : ""),
                    false;
         }
         numbers += (word[0] >= '0' && word[0] <= '9') || word[0] == '-' || word[0] == '+' || word[0] == '.';
     }
-    if (!numbers && wants != MIRT__WORDS_NONE && out->kind != MIRT_RANDOM_ERASING) {
+    if (!numbers && mirt__augment_names[i].needs) {
         return mirt__fail(MIRT_E_INVALID, "augmentation %s needs a value, such as %s:%s", name, name,
-                          wants == MIRT__WORDS_SIZE ? "224" : "0.1"),
+                          sizes ? "224" : "0.1"),
                false;
     }
-    /* A zoom by one number keeps the aspect ratio. */
-    if (numbers == 1 && out->kind == MIRT_RANDOM_ZOOM) out->width_factor[0] = 0;
+    if (numbers == 1 && out->kind == MIRT_RANDOM_TRANSLATION) out->width_factor[0] = out->height_factor[0];
     return mirt__transform_of(out, 1, 1, 3, &checked) || (mirt__fail_at("augmentation %s", name), false);
 }
 

@@ -48,7 +48,7 @@ static double mirt__mix_beta(const mirt__transform *t, double alpha, uint64_t se
     const uint32_t tries = 64;
     for (uint32_t block = 1; block <= tries; block++) {
         uint32_t word[4];
-        mirt__transform_words(t, seed, row, step, block, word);
+        mirt__transform_words(t->key, seed, row, step, block, word);
         for (int i = 0; i < 4; i += 2) {
             const double x = mirt__mix_log(((double)word[i] + 0.5) / 4294967296.0) / alpha,
                          y = mirt__mix_log(((double)word[i + 1] + 0.5) / 4294967296.0) / alpha, most = x > y ? x : y,
@@ -67,7 +67,7 @@ static void mirt__mix_draw(const mirt__mix_dataset *mix, uint64_t row, mirt__mix
     double drawn[4];
     mirt__dataset_repeats(mix->base.source, &pass);
     const uint64_t step = (uint64_t)mix->base.epoch + (pass << 32);
-    mirt__transform_words(t, seed, row, step, 0, word);
+    mirt__transform_words(t->key, seed, row, step, 0, word);
     mirt__transform_units(word, drawn);
     out->partner = (int64_t)((uint64_t)word[0] * (uint64_t)mix->partners >> 32);
     const double alpha = mirt__transform_between(t, 0, drawn[1]) + (mix->cuts ? 1e-6 : 0);

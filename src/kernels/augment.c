@@ -15,81 +15,133 @@
 /* >>descriptions */
 
 typedef enum mirt__transform_reads {
-    MIRT__READS_FACTOR = 1, MIRT__READS_FACTORS = 2, MIRT__READS_SIZE = 4, MIRT__READS_RANGE = 8,
-    MIRT__READS_SHEAR = 16,
-    MIRT__READS_COLORS = 32, /* of three channels */
-    MIRT__READS_SHARE = 64,  /* {f, 0} is {0, f} */
-    MIRT__READS_SCALE = 128
+    MIRT__READS_SIZE = 1, MIRT__READS_RANGE = 2,
+    MIRT__READS_COLORS = 4,  /* of three channels */
+    MIRT__READS_GRAY = 8,    /* ... or one */
+    MIRT__READS_MEASURES = 16 /* a mean or extremes of each channel */
 } mirt__transform_reads;
-static const struct {
-    int reads;
-    float least, most; /* range of factors */
-} mirt__transform_table[MIRT__AUGMENTATION_COUNT] = {
-    {0, 0, 0}, /* random_flip */
-    {MIRT__READS_FACTOR, -1, 1}, /* random_rotation */
-    {MIRT__READS_FACTORS, -1, 1}, /* random_zoom */
-    {MIRT__READS_FACTORS, -1, 1}, /* random_translation */
-    {MIRT__READS_SIZE, 0, 0}, /* random_crop */
-    {MIRT__READS_SIZE, 0, 0}, /* center_crop */
-    {MIRT__READS_SIZE, 0, 0}, /* resizing */
-    {MIRT__READS_FACTOR | MIRT__READS_RANGE, 0, 1}, /* random_contrast */
-    {MIRT__READS_FACTOR | MIRT__READS_RANGE, -1, 1}, /* random_brightness */
-    {MIRT__READS_SHEAR, 0, 1}, /* random_shear */
-    {MIRT__READS_FACTOR | MIRT__READS_RANGE | MIRT__READS_COLORS | MIRT__READS_SHARE, 0, 1}, /* random_hue */
-    {MIRT__READS_FACTOR | MIRT__READS_RANGE | MIRT__READS_COLORS | MIRT__READS_SHARE, 0, 1}, /* random_saturation */
-    {MIRT__READS_FACTOR | MIRT__READS_RANGE | MIRT__READS_SHARE | MIRT__READS_SCALE, 0, 1}, /* random_erasing */
+static const unsigned char mirt__transform_table[MIRT__AUGMENTATION_COUNT] = {
+    0, /* random_flip */
+    0, /* random_rotation */
+    0, /* random_zoom */
+    0, /* random_translation */
+    MIRT__READS_SIZE, /* random_crop */
+    MIRT__READS_SIZE, /* center_crop */
+    MIRT__READS_SIZE, /* resizing */
+    MIRT__READS_RANGE | MIRT__READS_MEASURES, /* random_contrast */
+    MIRT__READS_RANGE, /* random_brightness */
+    0, /* random_shear */
+    MIRT__READS_RANGE | MIRT__READS_COLORS, /* random_hue */
+    MIRT__READS_RANGE | MIRT__READS_COLORS, /* random_saturation */
+    MIRT__READS_RANGE, /* random_erasing */
+    MIRT__READS_GRAY, /* random_grayscale */
+    MIRT__READS_RANGE, /* random_invert */
+    MIRT__READS_RANGE, /* solarization */
+    MIRT__READS_RANGE, /* random_posterization */
+    MIRT__READS_RANGE | MIRT__READS_GRAY, /* random_color_degeneration */
+    MIRT__READS_RANGE | MIRT__READS_MEASURES, /* auto_contrast */
+    MIRT__READS_RANGE, /* equalization */
 };
 
-/* {f, 0} means {-f, f}, or {f, f} for contrast, or {0, f}; a negative first number and 0 are a range. */
-MIRT__TRAINING bool mirt__transform_factor(const mirt_augmentation *d, const float factor[2], int axis,
+/* A range of factors: `least` and `most` it can have, what {f, 0} begins with unless -f is more, and the one of a
+   description without. */
+typedef struct mirt__transform_range {
+    mirt_augmentation_kind kind;
+    int axis;
+    size_t field;
+    float least, most, from, usual[2];
+} mirt__transform_range;
+
+/* Contrast's {f, 0} is {f, f}, and grayscale has one chance. */
+MIRT__TRAINING bool mirt__transform_factor(const mirt__transform_range *r, const float factor[2],
                                            mirt__transform *out) {
-    const float least = mirt__transform_table[d->kind].least, most = mirt__transform_table[d->kind].most;
+    const bool zooms = r->kind == MIRT_RANDOM_ZOOM, whole = r->kind == MIRT_RANDOM_POSTERIZATION;
     float low = factor[0], high = factor[1];
     for (int i = 0; i < 2; i++) {
-        if (factor[i] >= least && factor[i] <= most && !(d->kind == MIRT_RANDOM_ZOOM && factor[i] == -1)) continue;
-        return mirt__fail(MIRT_E_INVALID, "factor %g; it must lie within %g%s and %g", (double)factor[i], (double)least,
-                          d->kind == MIRT_RANDOM_ZOOM ? " (excluded)" : "", (double)most), false;
+        const bool lies = factor[i] >= r->least && factor[i] <= r->most && !(zooms && factor[i] == -1) &&
+                          !(whole && factor[i] != floorf(factor[i]));
+        if (lies || (i == 1 && factor[i] == 0)) continue;
+        return mirt__fail(MIRT_E_INVALID, "factor %g; it must lie within %g%s and %g%s", (double)factor[i],
+                          (double)r->least, zooms ? " (excluded)" : "", (double)r->most,
+                          whole ? ", and be a whole number" : ""),
+               false;
     }
-    if (d->kind == MIRT_RANDOM_CONTRAST) {
+    if (r->kind == MIRT_RANDOM_CONTRAST) {
         if (high == 0) high = low;
         low = -low;
-    } else if (high == 0 && low > 0 && (mirt__transform_table[d->kind].reads & MIRT__READS_SHARE)) {
+    } else if (r->kind == MIRT_RANDOM_GRAYSCALE) {
         high = low;
-        low = 0;
     } else if (high == 0 && low > 0) {
         high = low;
-        low = -low;
+        low = -low > r->from ? -low : r->from;
     } else if (low > high) {
         low = factor[1];
         high = factor[0];
     }
-    if (d->kind == MIRT_RANDOM_ZOOM && low <= -1)
+    if (zooms && low <= -1)
         return mirt__fail(MIRT_E_INVALID, "%g leaves nothing of the image when zooming in; it must be less than 1",
                           (double)factor[0]),
                false;
-    out->low[axis] = low;
-    out->high[axis] = high;
+    out->low[r->axis] = low;
+    out->high[r->axis] = high;
     return true;
 }
 
-/* Keras's defaults: any chance, and 0.02 to 0.33. */
-MIRT__TRAINING bool mirt__transform_erasing(const mirt_augmentation *d, mirt__transform *out) {
-    static const float any[2] = {0, 1}, some[2] = {0.02f, 0.33f};
-    const bool chance = d->factor[0] != 0 || d->factor[1] != 0, scale = d->scale[0] != 0 || d->scale[1] != 0;
-    if (d->fill_mode != MIRT_FILL_REFLECT && d->fill_mode != MIRT_FILL_CONSTANT) {
+MIRT__TRAINING bool mirt__transform_factors(const mirt_augmentation *d, mirt__transform *out) {
+#define MIRT__RANGE(kind, axis, field, least, most, from, usual, until) \
+    {MIRT_##kind, axis, offsetof(mirt_augmentation, field), least, most, from, {usual, until}}
+    static const mirt__transform_range ranges[] = {
+        MIRT__RANGE(RANDOM_ROTATION, 0, factor, -1, 1, -1, 0, 0),
+        MIRT__RANGE(RANDOM_ZOOM, 0, height_factor, -1, 1, -1, 0, 0),
+        MIRT__RANGE(RANDOM_ZOOM, 1, width_factor, -1, 1, -1, 0, 0),
+        MIRT__RANGE(RANDOM_TRANSLATION, 0, height_factor, -1, 1, -1, 0, 0),
+        MIRT__RANGE(RANDOM_TRANSLATION, 1, width_factor, -1, 1, -1, 0, 0),
+        MIRT__RANGE(RANDOM_CONTRAST, 0, factor, 0, 1, 0, 0, 0),
+        MIRT__RANGE(RANDOM_BRIGHTNESS, 0, factor, -1, 1, -1, 0, 0),
+        MIRT__RANGE(RANDOM_SHEAR, 0, y_factor, 0, 1, -1, 0, 0),
+        MIRT__RANGE(RANDOM_SHEAR, 1, x_factor, 0, 1, -1, 0, 0),
+        MIRT__RANGE(RANDOM_HUE, 0, factor, 0, 1, 0, 0, 0),
+        MIRT__RANGE(RANDOM_SATURATION, 0, factor, 0, 1, 0, 0, 0),
+        MIRT__RANGE(RANDOM_ERASING, 0, factor, 0, 1, 0, 1, 0),
+        MIRT__RANGE(RANDOM_ERASING, 1, scale, 0, 1, 0, 0.02f, 0.33f),
+        MIRT__RANGE(RANDOM_GRAYSCALE, 0, factor, 0, 1, 0, 0.5f, 0),
+        MIRT__RANGE(RANDOM_INVERT, 0, factor, 0, 1, 0, 1, 0),
+        MIRT__RANGE(SOLARIZATION, 0, addition_factor, 0, 1, 0, 0, 0),
+        MIRT__RANGE(SOLARIZATION, 1, threshold_factor, 0, 1, 0, 0, 0),
+        MIRT__RANGE(RANDOM_POSTERIZATION, 0, factor, 1, 8, 1, 0, 0),
+        MIRT__RANGE(RANDOM_COLOR_DEGENERATION, 0, factor, 0, 1, 0, 0, 0),
+    };
+#undef MIRT__RANGE
+    for (int i = 0; i < MIRT__COUNT(ranges); i++) {
+        const float *const factor = (const float *)((const char *)d + ranges[i].field);
+        const bool given = factor[0] != 0 || factor[1] != 0;
+        if (ranges[i].kind != d->kind) continue;
+        if (!mirt__transform_factor(&ranges[i], given ? factor : ranges[i].usual, out)) return false;
+    }
+    return true;
+}
+
+/* What only training reads. */
+MIRT__TRAINING bool mirt__transform_draws(const mirt_augmentation *d, mirt__transform *out) {
+    if (d->kind == MIRT_RANDOM_ERASING && d->fill_mode != MIRT_FILL_REFLECT && d->fill_mode != MIRT_FILL_CONSTANT) {
         return mirt__fail(MIRT_E_INVALID, "fill mode %d: erasing fills with noise, or by MIRT_FILL_CONSTANT",
                           (int)d->fill_mode),
                false;
     }
-    return mirt__transform_factor(d, chance ? d->factor : any, 0, out) &&
-           mirt__transform_factor(d, scale ? d->scale : some, 1, out);
+    if (d->kind == MIRT_EQUALIZATION) {
+        out->bins = d->bins ? d->bins : MIRT__TRANSFORM_BINS;
+        if (out->bins < 2 || out->bins > MIRT__TRANSFORM_BINS)
+            return mirt__fail(MIRT_E_INVALID, "%d bins; 2 to %d are possible", d->bins, MIRT__TRANSFORM_BINS), false;
+    }
+    out->paired = d->kind == MIRT_RANDOM_ZOOM && d->width_factor[0] == 0 && d->width_factor[1] == 0;
+    return mirt__transform_factors(d, out);
 }
 
 MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t w, int64_t c, mirt__transform *out) {
     memset(out, 0, sizeof *out);
     if ((int)d->kind < 0 || d->kind >= MIRT__AUGMENTATION_COUNT)
         return mirt__fail(MIRT_E_INVALID, "invalid augmentation (%d)", (int)d->kind), false;
-    const int reads = mirt__transform_table[d->kind].reads;
+    const int reads = mirt__transform_table[d->kind];
     out->kind = d->kind;
     out->mode = d->mode;
     out->fill = d->fill_mode;
@@ -111,17 +163,7 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
                           (int)d->interpolation),
                false;
     }
-    /* only training draws factors */
-    if (MIRT__TRAINS && (reads & MIRT__READS_FACTOR) && !mirt__transform_factor(d, d->factor, 0, out)) return false;
-    if (MIRT__TRAINS && (reads & MIRT__READS_FACTORS)) {
-        out->paired = d->kind == MIRT_RANDOM_ZOOM && d->width_factor[0] == 0 && d->width_factor[1] == 0;
-        if (!mirt__transform_factor(d, d->height_factor, 0, out) || !mirt__transform_factor(d, d->width_factor, 1, out))
-            return false;
-    }
-    if (MIRT__TRAINS && (reads & MIRT__READS_SHEAR) &&
-        (!mirt__transform_factor(d, d->y_factor, 0, out) || !mirt__transform_factor(d, d->x_factor, 1, out)))
-        return false;
-    if (MIRT__TRAINS && (reads & MIRT__READS_SCALE) && !mirt__transform_erasing(d, out)) return false;
+    if (MIRT__TRAINS && !mirt__transform_draws(d, out)) return false;
     if (reads & MIRT__READS_SIZE) {
         out->oh = d->height;
         out->ow = d->width ? d->width : d->height;
@@ -140,9 +182,9 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
                    false;
         }
     }
-    if (d->kind == MIRT_RANDOM_CONTRAST && c > MIRT__AUGMENT_CHANNELS)
+    if ((reads & MIRT__READS_MEASURES) && c > MIRT__AUGMENT_CHANNELS)
         return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__AUGMENT_CHANNELS), false;
-    if ((reads & MIRT__READS_COLORS) && c != 3)
+    if (((reads & MIRT__READS_COLORS) && c != 3) || ((reads & MIRT__READS_GRAY) && c != 3 && c != 1))
         return mirt__fail(MIRT_E_SHAPE, "takes red, green and blue, not %lld channels", (long long)c), false;
     if (h > INT32_MAX / c / w || out->oh > INT32_MAX / c / out->ow)
         return mirt__fail(MIRT_E_SHAPE, "images of 2^31 elements or more"), false;
@@ -527,7 +569,7 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
             else mirt__augment_to_real(x, dtype, (mirt__real *)y, t[i].h * t[i].w * t[i].c);
             real = (mirt__real *)y;
         }
-        for (int k = i; k < end && !pass.moves; k++) mirt__augment_values(&t[k], a->seed, a->row, a->step, real);
+        for (int k = i; k < end && !pass.moves; k++) mirt__augment_values(a, &t[k], real);
     }
     if (half && a->y_dtype == MIRT_UINT8)
         mirt__augment_to_bytes(real, (unsigned char *)a->y, last->oh * last->ow * last->c);

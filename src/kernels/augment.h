@@ -10,11 +10,7 @@
 /* Checks a description for images (h, w, c); false with the error set. The key remains 0. */
 MIRT__LIB bool mirt__transform_of(const mirt_augmentation *desc, int64_t h, int64_t w, int64_t c, mirt__transform *out);
 
-#define MIRT__AUGMENT_CHANNELS 64 /* channels that contrast may have */
-
-/* Applies a transform that moves no pixels to one image. */
-MIRT__LIB void mirt__augment_values(const mirt__transform *transform, uint64_t seed, uint64_t row, uint64_t step,
-                                    mirt__real *x);
+#define MIRT__AUGMENT_CHANNELS 64 /* channels whose mean or extremes a transform may need */
 
 /* Applies all transforms to one image, from x to y. `room`: mirt__augment_room bytes. */
 typedef struct mirt__augment {
@@ -27,6 +23,8 @@ typedef struct mirt__augment {
     void *room;
 } mirt__augment;
 MIRT__LIB void mirt__augment_image(const mirt__augment *args);
+/* Applies one transform, which moves no pixels, to the image so far. */
+MIRT__LIB void mirt__augment_values(const mirt__augment *args, const mirt__transform *transform, mirt__real *x);
 /* For the tables of kernels. */
 MIRT__LIB void mirt__augment_batch(const mirt__augment_rows *args, const mirt__where *where);
 MIRT__LIB size_t mirt__augment_room(const mirt__transform *transform, int count, mirt_dtype x_dtype,

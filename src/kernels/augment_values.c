@@ -1,4 +1,4 @@
-/* Transforms of an image's values: contrast, brightness, colors, erasing. */
+/* Transforms of an image's values: contrast, brightness, colors, levels, erasing. */
 
 #include "augment.h"
 #include "common.h"
@@ -21,64 +21,97 @@ static void mirt__augment_means(const mirt__real *x, int64_t count, int64_t c, m
         for (int64_t k = 0; k < n; k++) sum[k] += (double)x[i + k];
     }
     for (int64_t k = c; k < side; k++) sum[k % c] += sum[k];
-    for (int64_t k = 0; k < side; k++) mean[k] = (mirt__real)(sum[k % c] / (double)(count / c));
+    for (int64_t k = 0; k < c; k++) mean[k] = (mirt__real)(sum[k] / (double)(count / c));
 }
 
-/* x * factor + part, by channel, clipped. */
-static void mirt__augment_linear(const mirt__transform *t, double amount, mirt__real *x) {
-    const int64_t c = t->kind == MIRT_RANDOM_CONTRAST ? t->c : 1, count = t->h * t->w * t->c,
-                  side = mirt__augment_side(c);
-    const mirt__real low = (mirt__real)t->range[0], high = (mirt__real)t->range[1];
-    mirt__real mean[MIRT__AUGMENT_CHANNELS], factor = 1, shift = 0;
-    if (t->kind == MIRT_RANDOM_CONTRAST) {
-        mirt__augment_means(x, count, c, mean);
-        factor = (mirt__real)amount;
-    } else {
-        memset(mean, 0, sizeof mean);
-        shift = (mirt__real)amount;
+/* The least and the greatest number of each channel. */
+static void mirt__augment_extremes(const mirt__real *x, int64_t count, int64_t c, mirt__real *least, mirt__real *most) {
+    const int64_t side = mirt__min(mirt__augment_side(c), count);
+    memcpy(least, x, (size_t)side * sizeof *x);
+    memcpy(most, x, (size_t)side * sizeof *x);
+    for (int64_t i = side; i < count; i += side) {
+        const int64_t n = mirt__min(count - i, side);
+        MIRT__INDEPENDENT
+        for (int64_t k = 0; k < n; k++) {
+            least[k] = x[i + k] < least[k] ? x[i + k] : least[k];
+            most[k] = x[i + k] > most[k] ? x[i + k] : most[k];
+        }
+    }
+    for (int64_t k = c; k < side; k++) {
+        least[k % c] = least[k] < least[k % c] ? least[k] : least[k % c];
+        most[k % c] = most[k] > most[k % c] ? most[k] : most[k % c];
+    }
+}
+
+/* (x - from) * factor + to, by channel, clipped. */
+static void mirt__augment_linear(const mirt__transform *t, mirt__real amount, mirt__real *x) {
+    const bool centers = t->kind == MIRT_RANDOM_CONTRAST, stretches = t->kind == MIRT_AUTO_CONTRAST;
+    const int64_t c = centers || stretches ? t->c : 1, count = t->h * t->w * t->c, side = mirt__augment_side(c);
+    mirt__real stat[2][MIRT__AUGMENT_CHANNELS] = {{0}}, from[MIRT__AUGMENT_CHANNELS],
+        factor[MIRT__AUGMENT_CHANNELS], to[MIRT__AUGMENT_CHANNELS], low[MIRT__AUGMENT_CHANNELS],
+        high[MIRT__AUGMENT_CHANNELS];
+    if (centers) mirt__augment_means(x, count, c, stat[0]);
+    if (stretches) mirt__augment_extremes(x, count, c, stat[0], stat[1]);
+    for (int64_t k = 0; k < side; k++) {
+        const mirt__transform_line line = mirt__transform_line_of(t, amount, stat[0][k % c], stat[1][k % c]);
+        from[k] = line.from;
+        factor[k] = line.factor;
+        to[k] = line.to;
+        low[k] = line.low;
+        high[k] = line.high;
     }
     for (int64_t i = 0; i < count; i += side) {
         const int64_t n = mirt__min(count - i, side);
         mirt__real *const at = x + i;
         MIRT__INDEPENDENT
         for (int64_t k = 0; k < n; k++) {
-            const mirt__real v = (at[k] - mean[k]) * factor + mean[k] + shift;
-            at[k] = v < low ? low : v > high ? high : v;
+            const mirt__real v = (at[k] - from[k]) * factor[k] + to[k];
+            at[k] = v < low[k] ? low[k] : v > high[k] ? high[k] : v;
         }
     }
 }
 
-/* The pixels of an image of three channels. */
-static void mirt__augment_colors(const mirt__transform *t, mirt__real amount, mirt__real *x) {
-    const int64_t count = t->h * t->w;
-    for (int64_t i = 0; i < count; i++) mirt__transform_color(t, amount, x + 3 * i);
+static void mirt__augment_equalize(const mirt__transform *t, mirt__real *x) {
+    const int64_t count = t->h * t->w * t->c;
+    for (int64_t j = 0; j < t->c; j++) {
+        int32_t bins[MIRT__TRANSFORM_BINS] = {0};
+        mirt__real level[MIRT__TRANSFORM_BINS];
+        for (int64_t i = j; i < count; i += t->c) bins[mirt__transform_bin(t, x[i])]++;
+        if (!mirt__transform_equalized(t, bins, level)) continue;
+        for (int64_t i = j; i < count; i += t->c) x[i] = level[mirt__transform_bin(t, x[i])];
+    }
 }
 
-static void mirt__augment_erase(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step, mirt__real *x) {
+static void mirt__augment_erase(const mirt__transform *t, const mirt__augment *a, const double drawn[4],
+                                mirt__real *x) {
     int64_t part[4];
-    if (!mirt__transform_part(t, seed, row, step, part)) return;
+    mirt__transform_part(t, drawn, part);
     for (int64_t y = part[0]; y < part[1]; y++) {
         const int64_t begin = (y * t->w + part[2]) * t->c, end = (y * t->w + part[3]) * t->c;
         for (int64_t i = begin / 4 * 4; i < end; i += 4) {
-            mirt__real four[4];
-            mirt__transform_erased(t, seed, row, step, (uint32_t)(i / 4), four);
-            for (int64_t k = mirt__max(i, begin); k < mirt__min(i + 4, end); k++) x[k] = four[k - i];
+            uint32_t word[4] = {0};
+            if (t->fill != MIRT_FILL_CONSTANT)
+                mirt__transform_words(t->key, a->seed, a->row, a->step, (uint32_t)(2 + i / 4), word);
+            for (int64_t k = mirt__max(i, begin); k < mirt__min(i + 4, end); k++)
+                x[k] = mirt__transform_erased(t, word[k - i]);
         }
     }
 }
 
-MIRT__LIB void mirt__augment_values(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
-                                    mirt__real *x) {
+MIRT__LIB void mirt__augment_values(const mirt__augment *a, const mirt__transform *t, mirt__real *x) {
+    const int64_t pixels = t->h * t->w;
+    mirt__real amount[2];
     double drawn[4];
-    if (t->kind == MIRT_RANDOM_ERASING) {
-        mirt__augment_erase(t, seed, row, step, x);
-        return;
-    }
-    mirt__transform_draw(t, seed, row, step, drawn);
-    const double amount = mirt__transform_amount(t, drawn);
-    if (t->kind == MIRT_RANDOM_HUE || t->kind == MIRT_RANDOM_SATURATION)
-        mirt__augment_colors(t, (mirt__real)amount, x);
-    else mirt__augment_linear(t, amount, x);
+    if (!mirt__transform_applies(t, a->seed, a->row, a->step)) return;
+    mirt__transform_draw(t, a->seed, a->row, a->step, drawn);
+    for (int axis = 0; axis < 2; axis++) amount[axis] = (mirt__real)mirt__transform_amount(t, axis, drawn);
+    if (mirt__transform_linear(t->kind)) mirt__augment_linear(t, amount[0], x);
+    else if (t->kind == MIRT_RANDOM_ERASING) mirt__augment_erase(t, a, drawn, x);
+    else if (t->kind == MIRT_EQUALIZATION) mirt__augment_equalize(t, x);
+    else if (mirt__transform_colors(t->kind))
+        for (int64_t i = 0; i < pixels; i++) mirt__transform_color(t, amount[0], x + t->c * i);
+    else
+        for (int64_t i = 0; i < pixels * t->c; i++) x[i] = mirt__transform_level(t, amount, x[i]);
 }
 
 #include "optimize_end.inc"

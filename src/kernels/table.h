@@ -416,6 +416,7 @@ typedef struct mirt__transform {
     bool crop;          /* size of the central part with the new aspect ratio, if it is resized */
     float value;        /* value of a constant fill */
     float low[2], high[2]; /* ranges of random factors: of the height, or of all; of the width */
+    int bins;           /* of equalization */
     float range[2];     /* range of pixels */
     int64_t h, w, c, oh, ow;
     uint64_t key;

@@ -2,14 +2,34 @@
 #define MIRT__TRANSFORM_H
 /* Random image transforms: their random numbers, the positions they read, and their fusion. */
 
+#include "normal.h"
 #include "table.h"
 
 #include <math.h>
 #include <string.h>
 
+#define MIRT__TRANSFORM_BINS 256 /* at most, of equalization */
+
 /* Whether the transform moves pixels. */
 MIRT__BOTH bool mirt__transform_moves(mirt_augmentation_kind kind) {
     return kind < MIRT_RANDOM_CONTRAST || kind == MIRT_RANDOM_SHEAR;
+}
+
+/* Whether it changes each pixel by that pixel alone: red, green and blue together. */
+MIRT__BOTH bool mirt__transform_colors(mirt_augmentation_kind kind) {
+    return kind == MIRT_RANDOM_HUE || kind == MIRT_RANDOM_SATURATION || kind == MIRT_RANDOM_GRAYSCALE ||
+           kind == MIRT_RANDOM_COLOR_DEGENERATION;
+}
+
+/* Whether it changes each number by that number alone, with the same numbers for all of a channel. */
+MIRT__BOTH bool mirt__transform_linear(mirt_augmentation_kind kind) {
+    return kind == MIRT_RANDOM_CONTRAST || kind == MIRT_RANDOM_BRIGHTNESS || kind == MIRT_RANDOM_INVERT ||
+           kind == MIRT_AUTO_CONTRAST;
+}
+
+/* Whether it happens by a chance that is drawn from its first factor. */
+MIRT__BOTH bool mirt__transform_chances(mirt_augmentation_kind kind) {
+    return kind == MIRT_RANDOM_ERASING || kind == MIRT_RANDOM_GRAYSCALE || kind == MIRT_RANDOM_INVERT;
 }
 
 /* Whether it has a fill mode for what comes from outside of the image. */
@@ -17,10 +37,10 @@ MIRT__BOTH bool mirt__transform_fills(mirt_augmentation_kind kind) {
     return (kind >= MIRT_RANDOM_ROTATION && kind <= MIRT_RANDOM_TRANSLATION) || kind == MIRT_RANDOM_SHEAR;
 }
 
-/* Four random words for transform `t` of image `row` at time `step`; others for each block. */
-MIRT__BOTH void mirt__transform_words(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
-                                      uint32_t block, uint32_t word[4]) {
-    const uint64_t mixed = t->key ^ seed ^ (step >> 32 << 32);
+/* Four random words for the transform with this key of image `row` at time `step`; others for each block. */
+MIRT__BOTH void mirt__transform_words(uint64_t owner, uint64_t seed, uint64_t row, uint64_t step, uint32_t block,
+                                      uint32_t word[4]) {
+    const uint64_t mixed = owner ^ seed ^ (step >> 32 << 32);
     const uint32_t counter[4] = {block, (uint32_t)row, (uint32_t)(row >> 32), (uint32_t)step},
                    key[2] = {(uint32_t)mixed, (uint32_t)(mixed >> 32)};
     mirt__philox(counter, key, word);
@@ -35,12 +55,22 @@ MIRT__BOTH void mirt__transform_units(const uint32_t word[4], double out[4]) {
 MIRT__BOTH void mirt__transform_draw(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
                                      double out[4]) {
     uint32_t word[4];
-    mirt__transform_words(t, seed, row, step, 0, word);
+    mirt__transform_words(t->key, seed, row, step, 0, word);
     mirt__transform_units(word, out);
 }
 
 MIRT__BOTH double mirt__transform_between(const mirt__transform *t, int axis, double drawn) {
     return (double)t->low[axis] + drawn * ((double)t->high[axis] - (double)t->low[axis]);
+}
+
+/* Whether the image is transformed at all. */
+MIRT__BOTH bool mirt__transform_applies(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step) {
+    uint32_t word[4];
+    double drawn[4];
+    if (!mirt__transform_chances(t->kind)) return true;
+    mirt__transform_words(t->key, seed, row, step, 1, word);
+    mirt__transform_units(word, drawn);
+    return drawn[1] < mirt__transform_between(t, 0, drawn[0]);
 }
 
 /* Whether only the central part, the window, is resized. */
@@ -184,24 +214,138 @@ MIRT__BOTH mirt__transform_pass mirt__transform_pass_of(const mirt__transform *t
 #define MIRT__TRANSFORM_INLINE MIRT__BOTH
 #endif
 
-/* The number by which a transform changes the values of an image: a factor, what is added, or turns of the hue. */
-MIRT__BOTH double mirt__transform_amount(const mirt__transform *t, const double drawn[4]) {
-    const double between = mirt__transform_between(t, 0, drawn[0]);
+/* The number by which a transform changes the values of an image: a factor, what is added, turns of the hue, or bits
+   that are lost. Solarization has a second one, of axis 1. */
+MIRT__BOTH double mirt__transform_amount(const mirt__transform *t, int axis, const double drawn[4]) {
+    const double between = mirt__transform_between(t, axis, drawn[axis]), low = (double)t->low[axis];
     switch ((int)t->kind) {
     case MIRT_RANDOM_CONTRAST: return 1 + between;
     case MIRT_RANDOM_BRIGHTNESS: return between * ((double)t->range[1] - (double)t->range[0]);
     case MIRT_RANDOM_HUE: return drawn[1] > 0.5 ? -0.5 * between : 0.5 * between;
-    default: return between / (1 - between + 1e-7); /* MIRT_RANDOM_SATURATION, with Keras's epsilon */
+    case MIRT_RANDOM_SATURATION: return between / (1 - between + 1e-7); /* with Keras's epsilon */
+    case MIRT_SOLARIZATION: return low + drawn[axis] * (255 * (double)t->high[axis] - low); /* Keras's lower end */
+    case MIRT_RANDOM_POSTERIZATION: return 8 - floor(between);
+    default: return between;
     }
+}
+
+/* a * b, which GPUs do not contract with an addition. */
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_times(mirt__real a, mirt__real b) {
+#if defined(__CUDACC__) && (defined(__CUDA_ARCH__) || !defined(__NVCC__))
+    return __fmul_rn(a, b);
+#else
+    return a * b;
+#endif
 }
 
 MIRT__TRANSFORM_INLINE mirt__real mirt__transform_clip(mirt__real v, mirt__real low, mirt__real high) {
     return v < low ? low : v > high ? high : v;
 }
 
-/* Changes hue or saturation of red, green and blue, like TensorFlow's rgb_to_hsv and hsv_to_rgb. A pixel with a number
-   that is not finite becomes NaN. */
+/* x from value_range to 0 to 255. */
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_to_bytes(const mirt__transform *t, mirt__real x) {
+    const mirt__real low = (mirt__real)t->range[0], span = (mirt__real)t->range[1] - low;
+    return low < 0 || low > 0 || span < 255 || span > 255 ? (x - low) / span * 255 : x;
+}
+
+/* ... and back. */
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_of_bytes(const mirt__transform *t, mirt__real x) {
+    const mirt__real low = (mirt__real)t->range[0], span = (mirt__real)t->range[1] - low;
+    return low < 0 || low > 0 || span < 255 || span > 255 ? mirt__transform_times(x / 255, span) + low : x;
+}
+
+/* Solarization and posterization of a number. */
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_level(const mirt__transform *t, const mirt__real amount[2],
+                                                        mirt__real x) {
+    mirt__real v = mirt__transform_to_bytes(t, x);
+    if (t->kind == MIRT_SOLARIZATION) {
+        v = mirt__transform_clip(v + amount[0], 0, 255);
+        v = v < amount[1] ? v : 255 - v;
+    } else {
+        const int bits = (int)amount[0];
+        v = (mirt__real)((v > 0 ? v < 255 ? (int)v : 255 : 0) >> bits << bits);
+    }
+    return mirt__transform_of_bytes(t, v);
+}
+
+/* The bin of a number when levels are equalized. */
+MIRT__TRANSFORM_INLINE int mirt__transform_bin(const mirt__transform *t, mirt__real x) {
+    const mirt__real last = (mirt__real)(t->bins - 1), at = mirt__transform_to_bytes(t, x) * last / 255;
+    return at > 0 ? at < last ? (int)at : t->bins - 1 : 0;
+}
+
+/* What the numbers of a channel become, by their bin, if `count` of them lie in each; false: all lie in one, and they
+   stay. */
+MIRT__BOTH bool mirt__transform_equalized(const mirt__transform *t, const int32_t *count, mirt__real *level) {
+    int64_t total = 0, least = 0, sum = 0;
+    for (int i = 0; i < t->bins; i++) {
+        if (total == 0) least = count[i];
+        total += count[i];
+    }
+    for (int i = 0; i < t->bins; i++) {
+        sum += count[i];
+        level[i] = mirt__transform_of_bytes(
+            t, (mirt__real)(sum > least ? rint((double)((sum - least) * 255) / (double)(total - least)) : 0));
+    }
+    return total > least;
+}
+
+/* What makes y = (x - from) * factor + to of the numbers of a channel, clipped to [low, high]. */
+typedef struct mirt__transform_line {
+    mirt__real from, factor, to, low, high;
+} mirt__transform_line;
+
+/* `stat`: the channel's mean, or its least number, and `most` the greatest one. */
+MIRT__BOTH mirt__transform_line mirt__transform_line_of(const mirt__transform *t, mirt__real amount, mirt__real stat,
+                                                        mirt__real most) {
+    mirt__transform_line l;
+    l.low = (mirt__real)t->range[0];
+    l.high = (mirt__real)t->range[1];
+    l.from = l.to = 0;
+    l.factor = 1;
+    if (t->kind == MIRT_RANDOM_CONTRAST) {
+        l.from = l.to = stat;
+        l.factor = amount;
+    } else if (t->kind == MIRT_RANDOM_BRIGHTNESS) {
+        l.to = amount;
+    } else if (t->kind == MIRT_RANDOM_INVERT || !(stat < most)) { /* not clipped */
+        const bool inverts = t->kind == MIRT_RANDOM_INVERT;
+        l.from = inverts ? l.high : 0;
+        l.factor = inverts ? -1 : 1;
+        l.low = -INFINITY;
+        l.high = INFINITY;
+    } else {
+        l.from = stat;
+        l.factor = (l.high - l.low) / (most - stat);
+        l.to = l.low;
+    }
+    return l;
+}
+
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_linear_of(const mirt__transform_line *l, mirt__real x) {
+    return mirt__transform_clip(mirt__transform_times(x - l->from, l->factor) + l->to, l->low, l->high);
+}
+
+/* Makes red, green and blue grayer; one channel is gray. */
+MIRT__TRANSFORM_INLINE void mirt__transform_gray(const mirt__transform *t, mirt__real amount, mirt__real rgb[3]) {
+    const mirt__real gray = t->c == 1 ? rgb[0]
+                                      : mirt__transform_times(rgb[0], (mirt__real)0.2989) +
+                                            mirt__transform_times(rgb[1], (mirt__real)0.587) +
+                                            mirt__transform_times(rgb[2], (mirt__real)0.114);
+    for (int j = 0; j < t->c; j++)
+        rgb[j] = t->kind == MIRT_RANDOM_GRAYSCALE
+                     ? gray
+                     : mirt__transform_clip(rgb[j] + mirt__transform_times(amount, gray - rgb[j]),
+                                            (mirt__real)t->range[0], (mirt__real)t->range[1]);
+}
+
+/* Changes red, green and blue: hue and saturation like TensorFlow's rgb_to_hsv and hsv_to_rgb. A pixel with a number
+   that is not finite becomes NaN there. */
 MIRT__TRANSFORM_INLINE void mirt__transform_color(const mirt__transform *t, mirt__real amount, mirt__real rgb[3]) {
+    if (t->kind == MIRT_RANDOM_GRAYSCALE || t->kind == MIRT_RANDOM_COLOR_DEGENERATION) {
+        mirt__transform_gray(t, amount, rgb);
+        return;
+    }
     const bool turns = t->kind == MIRT_RANDOM_HUE;
     const mirt__real low = turns ? (mirt__real)t->range[0] : 0,
                      span = turns ? (mirt__real)t->range[1] - (mirt__real)t->range[0] : 1,
@@ -238,36 +382,18 @@ MIRT__BOTH void mirt__transform_side(double share, double drawn, int64_t length,
     }
 }
 
-/* What is erased: rows [part[0], part[1]) and columns [part[2], part[3]); false: nothing. */
-MIRT__BOTH bool mirt__transform_part(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
-                                     int64_t part[4]) {
-    uint32_t word[4];
-    double drawn[4], chance[4];
-    mirt__transform_draw(t, seed, row, step, drawn);
-    mirt__transform_words(t, seed, row, step, 1, word);
-    mirt__transform_units(word, chance);
+/* What is erased: rows [part[0], part[1]) and columns [part[2], part[3]). */
+MIRT__BOTH void mirt__transform_part(const mirt__transform *t, const double drawn[4], int64_t part[4]) {
     mirt__transform_side(sqrt(mirt__transform_between(t, 1, drawn[1])), drawn[3], t->h, part);
     mirt__transform_side(sqrt(mirt__transform_between(t, 1, drawn[0])), drawn[2], t->w, part + 2);
-    return chance[1] < mirt__transform_between(t, 0, chance[0]);
 }
 
-/* What replaces numbers [4 group, 4 group + 4) of an erased image: its fill value, or normal random numbers. */
-MIRT__BOTH void mirt__transform_erased(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
-                                       uint32_t group, mirt__real out[4]) {
-    const bool constant = t->fill == MIRT_FILL_CONSTANT;
-    uint32_t word[4];
-    if (!constant) mirt__transform_words(t, seed, row, step, 2 + group, word);
-    for (int i = 0; i < 4; i += 2) {
-        double pair[2] = {(double)t->value, (double)t->value};
-        if (!constant) { /* (0, 1]: the logarithm is finite */
-            const double radius = sqrt(-2 * log(((double)word[i] + 1) / 4294967296.0)) * (double)t->range[1],
-                         turn = (double)word[i + 1] * (6.283185307179586 / 4294967296.0);
-            pair[0] = radius * cos(turn);
-            pair[1] = radius * sin(turn);
-        }
-        for (int k = 0; k < 2; k++)
-            out[i + k] = mirt__transform_clip((mirt__real)pair[k], (mirt__real)t->range[0], (mirt__real)t->range[1]);
-    }
+/* What replaces a number of an erased image: its fill value, or the normal number of random bits. */
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_erased(const mirt__transform *t, uint32_t word) {
+    const mirt__real v = t->fill == MIRT_FILL_CONSTANT
+                             ? (mirt__real)t->value
+                             : mirt__transform_times((mirt__real)mirt__normal(word), (mirt__real)t->range[1]);
+    return mirt__transform_clip(v, (mirt__real)t->range[0], (mirt__real)t->range[1]);
 }
 
 #undef MIRT__TRANSFORM_INLINE

@@ -294,12 +294,15 @@ MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term) {
 #undef MIRT__NAME_BYTES
 #undef MIRT__MAX_LAYERS
 
-MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const mirt_strategy *strategy, const char *class_name) {
 #define MIRT__LAYER_ADDRESS(name) &mirt__##name##_layer,
-    static const mirt__layer_class *const table[] = {MIRT__LAYER_LIST(MIRT__LAYER_ADDRESS)};
+static const mirt__layer_class *const mirt__layer_table[] = {MIRT__LAYER_LIST(MIRT__LAYER_ADDRESS)};
 #undef MIRT__LAYER_ADDRESS
-    for (int i = 0; i < MIRT__COUNT(table); i++) {
-        if (strcmp(table[i]->class_name, class_name) == 0) return table[i];
+
+MIRT__LIB const mirt__layer_class *mirt__layer_class_at(int number) { return mirt__layer_table[number]; }
+
+MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const mirt_strategy *strategy, const char *class_name) {
+    for (int i = 0; i < MIRT__COUNT(mirt__layer_table); i++) {
+        if (strcmp(mirt__layer_table[i]->class_name, class_name) == 0) return mirt__layer_table[i];
     }
     const mirt__layer_class *cls = strategy ? strategy->layer_classes : NULL;
     while (cls && strcmp(cls->class_name, class_name) != 0) cls = cls->next;

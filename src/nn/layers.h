@@ -14,8 +14,11 @@
     X(max_pool2d) X(average_pool2d) X(global_average_pool2d) X(global_max_pool2d) \
     X(adaptive_average_pool2d) X(adaptive_max_pool2d) \
     X(zero_padding2d) X(cropping2d) X(up_sampling2d) \
+    /* augmentations, by their kinds */ \
     X(random_flip) X(random_rotation) X(random_zoom) X(random_translation) X(random_crop) X(center_crop) X(resizing) \
     X(random_contrast) X(random_brightness) X(random_shear) X(random_hue) X(random_saturation) X(random_erasing) \
+    X(random_grayscale) X(random_invert) X(solarization) X(random_posterization) X(random_color_degeneration) \
+    X(auto_contrast) X(equalization) \
     X(batch_norm) X(layer_norm) X(rms_norm) X(group_norm) X(unit_normalization) \
     X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate)
 
@@ -58,6 +61,8 @@ MIRT__LAYER_LIST(MIRT__LAYER_EXTERN)
         return add(&mirt__##layer##_layer, x, desc, desc ? desc->name : NULL); \
     }
 
+/* The class of layer MIRT__NUMBER_OF_LAYER_NAME. */
+MIRT__LIB const mirt__layer_class *mirt__layer_class_at(int number);
 /* Adds a layer of class `cls` on x; NULL for NULL. */
 MIRT__LIB mirt_tensor *mirt__layer_on(const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name);
 /* The same for a class whose description is required. */

@@ -37,10 +37,83 @@ static mirt_tensor *mirt__resized(mirt_tensor *x, const mirt_augmentation *desc)
     return mirt__resized_axis(mirt__resized_axis(x, desc, 1, (int)t.oh), desc, 2, (int)t.ow);
 }
 
-static mirt_tensor *mirt__augmented(mirt__layer *layer, mirt_tensor *x, mirt_augmentation_kind kind) {
+/* Each channel from its extremes to the value range, unless they are the same number. */
+static mirt_tensor *mirt__auto_contrasted(mirt_tensor *x, const mirt__transform *t) {
+    const unsigned pixels = 1u << 1 | 1u << 2;
+    mirt_tensor *const least = mirt_reduce_min(x, pixels, true), *const most = mirt_reduce_max(x, pixels, true);
+    mirt_tensor *const unit = mirt_divide(mirt_subtract(x, least), mirt_subtract(most, least));
+    return mirt_where(mirt_less(least, most), mirt_scale(unit, t->range[1] - t->range[0], t->range[0]), x);
+}
+
+#define MIRT__AUGMENT_FIELD(name, kind) {#name, MIRT__FIELD_##kind, offsetof(mirt_augmentation, name), false}
+#define MIRT__FILLING \
+    MIRT__AUGMENT_FIELD(fill_mode, FILL), MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION), \
+        MIRT__AUGMENT_FIELD(fill_value, FLOAT)
+static const mirt__field mirt__flip_fields[] = {MIRT__AUGMENT_FIELD(mode, FLIP)};
+static const mirt__field mirt__rotation_fields[] = {MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__FILLING};
+static const mirt__field mirt__zoom_fields[] = {MIRT__AUGMENT_FIELD(height_factor, FLOAT2),
+                                                MIRT__AUGMENT_FIELD(width_factor, FLOAT2), MIRT__FILLING};
+static const mirt__field mirt__resizing_fields[] = {MIRT__AUGMENT_FIELD(height, INT), MIRT__AUGMENT_FIELD(width, INT),
+                                                    MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION),
+                                                    MIRT__AUGMENT_FIELD(crop_to_aspect_ratio, BOOL),
+                                                    MIRT__AUGMENT_FIELD(antialias, BOOL)};
+static const mirt__field mirt__values_fields[] = {MIRT__AUGMENT_FIELD(factor, FLOAT2),
+                                                  MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
+static const mirt__field mirt__shear_fields[] = {MIRT__AUGMENT_FIELD(x_factor, FLOAT2),
+                                                 MIRT__AUGMENT_FIELD(y_factor, FLOAT2), MIRT__FILLING};
+static const mirt__field mirt__erasing_fields[] = {
+    MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(scale, FLOAT2), MIRT__AUGMENT_FIELD(fill_mode, FILL),
+    MIRT__AUGMENT_FIELD(fill_value, FLOAT), MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
+static const mirt__field mirt__level_fields[] = {
+    MIRT__AUGMENT_FIELD(addition_factor, FLOAT2), MIRT__AUGMENT_FIELD(threshold_factor, FLOAT2),
+    MIRT__AUGMENT_FIELD(value_range, FLOAT2), MIRT__AUGMENT_FIELD(bins, INT)};
+#undef MIRT__AUGMENT_FIELD
+#undef MIRT__FILLING
+
+/* By their kinds: layer, class, its fields in one of the lists above, from the first one on. */
+#define MIRT__AUGMENTATIONS(X) \
+    X(random_flip, "RandomFlip", flip, 0, 1) \
+    X(random_rotation, "RandomRotation", rotation, 0, 4) \
+    X(random_zoom, "RandomZoom", zoom, 0, 5) \
+    X(random_translation, "RandomTranslation", zoom, 0, 5) \
+    X(random_crop, "RandomCrop", resizing, 0, 2) \
+    X(center_crop, "CenterCrop", resizing, 0, 2) \
+    X(resizing, "Resizing", resizing, 0, 5) \
+    X(random_contrast, "RandomContrast", values, 0, 2) \
+    X(random_brightness, "RandomBrightness", values, 0, 2) \
+    X(random_shear, "RandomShear", shear, 0, 5) \
+    X(random_hue, "RandomHue", values, 0, 2) \
+    X(random_saturation, "RandomSaturation", values, 0, 2) \
+    X(random_erasing, "RandomErasing", erasing, 0, 5) \
+    X(random_grayscale, "RandomGrayscale", values, 0, 1) \
+    X(random_invert, "RandomInvert", values, 0, 2) \
+    X(solarization, "Solarization", level, 0, 3) \
+    X(random_posterization, "RandomPosterization", values, 0, 2) \
+    X(random_color_degeneration, "RandomColorDegeneration", values, 0, 2) \
+    X(auto_contrast, "AutoContrast", level, 2, 1) \
+    X(equalization, "Equalization", level, 2, 2)
+
+static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x);
+#define MIRT__AUGMENT_CLASS(name, class_name, fields, first, count) \
+    MIRT__TABLE mirt__layer_class mirt__##name##_layer = { \
+        class_name, #name, 1, 1, &mirt__##fields##_fields[first], count, sizeof(mirt_augmentation), \
+        mirt__augmentation_build, NULL, NULL}; \
+    MIRT__LAYER_LISTED(name);
+MIRT__AUGMENTATIONS(MIRT__AUGMENT_CLASS)
+#undef MIRT__AUGMENT_CLASS
+MIRT__STATIC_ASSERT(MIRT__NUMBER_OF_LAYER_equalization - MIRT__NUMBER_OF_LAYER_random_flip ==
+                        (int)MIRT__AUGMENTATION_COUNT - 1, "layers are in the order of kinds");
+
+static const mirt__layer_class *mirt__augmentation_class(int kind) {
+    return mirt__layer_class_at(MIRT__NUMBER_OF_LAYER_random_flip + kind);
+}
+
+static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_augmentation *d = (mirt_augmentation *)layer->desc;
     mirt__transform t;
-    d->kind = kind;
+    int of = 0;
+    while (mirt__augmentation_class(of) != layer->cls) of++;
+    const mirt_augmentation_kind kind = d->kind = (mirt_augmentation_kind)of;
     const bool filters = kind == MIRT_RESIZING && (d->antialias || (d->interpolation > MIRT_NEAREST &&
                                                                     d->interpolation < MIRT__INTERPOLATION_COUNT &&
                                                                     d->interpolation != MIRT_AREA));
@@ -53,61 +126,27 @@ static mirt_tensor *mirt__augmented(mirt__layer *layer, mirt_tensor *x, mirt_aug
         mirt__fail(MIRT_E_SHAPE, "takes a batch");
         return NULL;
     }
+    if (kind == MIRT_AUTO_CONTRAST) return mirt__auto_contrasted(x, &t);
     t.key = mirt__hash(layer->name);
     return kind == MIRT_CENTER_CROP || kind == MIRT_RESIZING ? mirt__fit_op(x, &t) : mirt__augment_op(x, &t);
 }
 
-#define MIRT__AUGMENT_FIELD(name, kind) {#name, MIRT__FIELD_##kind, offsetof(mirt_augmentation, name), false}
-#define MIRT__FILLING \
-    MIRT__AUGMENT_FIELD(fill_mode, FILL), MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION), \
-        MIRT__AUGMENT_FIELD(fill_value, FLOAT)
-static const mirt__field mirt__flip_fields[] = {MIRT__AUGMENT_FIELD(mode, FLIP)};
-static const mirt__field mirt__rotation_fields[] = {MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__FILLING};
-static const mirt__field mirt__zoom_fields[] = {MIRT__AUGMENT_FIELD(height_factor, FLOAT2),
-                                                MIRT__AUGMENT_FIELD(width_factor, FLOAT2), MIRT__FILLING};
-static const mirt__field mirt__crop_fields[] = {MIRT__AUGMENT_FIELD(height, INT), MIRT__AUGMENT_FIELD(width, INT)};
-static const mirt__field mirt__resizing_fields[] = {MIRT__AUGMENT_FIELD(height, INT), MIRT__AUGMENT_FIELD(width, INT),
-                                                    MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION),
-                                                    MIRT__AUGMENT_FIELD(crop_to_aspect_ratio, BOOL),
-                                                    MIRT__AUGMENT_FIELD(antialias, BOOL)};
-static const mirt__field mirt__values_fields[] = {MIRT__AUGMENT_FIELD(factor, FLOAT2),
-                                                  MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
-static const mirt__field mirt__shear_fields[] = {MIRT__AUGMENT_FIELD(x_factor, FLOAT2),
-                                                 MIRT__AUGMENT_FIELD(y_factor, FLOAT2), MIRT__FILLING};
-static const mirt__field mirt__erasing_fields[] = {
-    MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(scale, FLOAT2), MIRT__AUGMENT_FIELD(fill_mode, FILL),
-    MIRT__AUGMENT_FIELD(fill_value, FLOAT), MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
-#undef MIRT__AUGMENT_FIELD
-#undef MIRT__FILLING
+static mirt_tensor *mirt__augmentation_on(mirt_tensor *x, const mirt_augmentation *desc, int kind) {
+    return mirt__layer_on(mirt__augmentation_class(kind), x, desc, desc ? desc->name : NULL);
+}
 
-#define MIRT__AUGMENT_LAYER(layer_name, class_name, kind, fields) \
-    static mirt_tensor *mirt__##layer_name##_build(mirt__layer *layer, mirt_tensor *x) { \
-        return mirt__augmented(layer, x, kind); \
-    } \
-    MIRT__LAYER(layer_name, class_name, #layer_name, 1, 1, fields, mirt_augmentation); \
-    MIRT__LAYER_FUNCTION(mirt_##layer_name, layer_name, mirt_augmentation, mirt__layer_on)
-MIRT__AUGMENT_LAYER(random_flip, "RandomFlip", MIRT_RANDOM_FLIP, mirt__flip_fields)
-MIRT__AUGMENT_LAYER(random_rotation, "RandomRotation", MIRT_RANDOM_ROTATION, mirt__rotation_fields)
-MIRT__AUGMENT_LAYER(random_zoom, "RandomZoom", MIRT_RANDOM_ZOOM, mirt__zoom_fields)
-MIRT__AUGMENT_LAYER(random_translation, "RandomTranslation", MIRT_RANDOM_TRANSLATION, mirt__zoom_fields)
-MIRT__AUGMENT_LAYER(random_crop, "RandomCrop", MIRT_RANDOM_CROP, mirt__crop_fields)
-MIRT__AUGMENT_LAYER(center_crop, "CenterCrop", MIRT_CENTER_CROP, mirt__crop_fields)
-MIRT__AUGMENT_LAYER(resizing, "Resizing", MIRT_RESIZING, mirt__resizing_fields)
-MIRT__AUGMENT_LAYER(random_contrast, "RandomContrast", MIRT_RANDOM_CONTRAST, mirt__values_fields)
-MIRT__AUGMENT_LAYER(random_brightness, "RandomBrightness", MIRT_RANDOM_BRIGHTNESS, mirt__values_fields)
-MIRT__AUGMENT_LAYER(random_shear, "RandomShear", MIRT_RANDOM_SHEAR, mirt__shear_fields)
-MIRT__AUGMENT_LAYER(random_hue, "RandomHue", MIRT_RANDOM_HUE, mirt__values_fields)
-MIRT__AUGMENT_LAYER(random_saturation, "RandomSaturation", MIRT_RANDOM_SATURATION, mirt__values_fields)
-MIRT__AUGMENT_LAYER(random_erasing, "RandomErasing", MIRT_RANDOM_ERASING, mirt__erasing_fields)
-#undef MIRT__AUGMENT_LAYER
+#define MIRT__AUGMENT_FUNCTION(name, class_name, fields, first, count) \
+    MIRT_API mirt_tensor *mirt_##name(mirt_tensor *x, const mirt_augmentation *desc) { \
+        return mirt__augmentation_on(x, desc, MIRT__NUMBER_OF_LAYER_##name - MIRT__NUMBER_OF_LAYER_random_flip); \
+    }
+MIRT__AUGMENTATIONS(MIRT__AUGMENT_FUNCTION)
+#undef MIRT__AUGMENT_FUNCTION
+#undef MIRT__AUGMENTATIONS
 
 MIRT_API mirt_tensor *mirt_augmentation_layer(mirt_tensor *x, const mirt_augmentation *desc) {
-    static mirt_tensor *(*const layer[MIRT__AUGMENTATION_COUNT])(mirt_tensor *, const mirt_augmentation *) = {
-        mirt_random_flip, mirt_random_rotation, mirt_random_zoom,     mirt_random_translation, mirt_random_crop,
-        mirt_center_crop, mirt_resizing,        mirt_random_contrast, mirt_random_brightness,  mirt_random_shear,
-        mirt_random_hue,  mirt_random_saturation, mirt_random_erasing};
     if (!x) return NULL;
-    if (desc && (int)desc->kind >= 0 && desc->kind < MIRT__AUGMENTATION_COUNT) return layer[desc->kind](x, desc);
+    if (desc && (int)desc->kind >= 0 && desc->kind < MIRT__AUGMENTATION_COUNT)
+        return mirt__augmentation_on(x, desc, (int)desc->kind);
     mirt__fail(MIRT_E_INVALID, "mirt_augmentation_layer: no description, or an invalid kind");
     mirt__graph_poison(x->node->graph);
     return NULL;

@@ -2,6 +2,7 @@
 """Writes augment.h: augmented images by float64 Keras layers with fixed random numbers. Also the images of one affine
 warp by the product of several matrices."""
 import os
+from statistics import NormalDist
 from unittest import mock
 
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
@@ -57,10 +58,12 @@ def entry(
     value_range=(0, 0),
     shear=((0, 0), (0, 0)),
     scale=(0, 0),
+    solarizes=((0, 0), (0, 0)),
+    bins=0,
 ):
     return (
         "{MIRT_%s, MIRT_FLIP_HORIZONTAL_AND_VERTICAL, %s, %s, %s, MIRT_FILL_%s, MIRT_%s, %.9g, %d, %d, %s, %s, NULL,"
-        " false, %s, %s, %s}"
+        " false, %s, %s, %s, %s, %s, %d}"
         % (
             kind.upper(),
             pair(factor),
@@ -76,6 +79,9 @@ def entry(
             pair(shear[0]),
             pair(shear[1]),
             pair(scale),
+            pair(solarizes[0]),
+            pair(solarizes[1]),
+            bins,
         )
     )
 
@@ -173,11 +179,19 @@ def given(layer, numbers, noise=None):
             u = np.reshape([left.pop(0) for _ in range(count)], shape)
             return tf.constant(kw.get("minval", 0) + u * (kw.get("maxval", 1) - kw.get("minval", 0)), tf.float64)
 
+        def whole_numbers(shape, minval, maxval, dtype, **kw):
+            u = [left.pop(0) for _ in range(int(np.prod(shape)))]
+            return tf.cast(tf.constant(minval + np.floor(np.array(u) * (maxval - minval))), dtype)
+
         def normal_numbers(shape, **kw):
             return tf.constant(noise(int(np.prod(shape))).reshape(shape), tf.float64)
 
         source = layer.backend.random
-        with mock.patch.object(source, "uniform", uniform_numbers), mock.patch.object(source, "normal", normal_numbers):
+        with (
+            mock.patch.object(source, "uniform", uniform_numbers),
+            mock.patch.object(source, "randint", whole_numbers),
+            mock.patch.object(source, "normal", normal_numbers),
+        ):
             y = layer(x, training=training)
         assert not left, left
         return y
@@ -217,9 +231,9 @@ def normals(count):
     z = np.empty((count + 3) // 4 * 4)
     for group in range(len(z) // 4):
         words = drawn(2 + group, KEY ^ SEED, ROW)
-        for i in (0, 2):
-            radius, turn = np.sqrt(-2 * np.log((words[i] + 1) / 2.0**32)), words[i + 1] * (2 * np.pi / 2.0**32)
-            z[4 * group + i : 4 * group + i + 2] = radius * np.cos(turn), radius * np.sin(turn)
+        for i, word in enumerate(words):
+            tail = ((word >> 8 & 0x7FFFFF) + 0.5) / 2.0**23
+            z[4 * group + i] = NormalDist().inv_cdf(tail / 2) * (1 if word >> 31 else -1)
     return z[:count]
 
 
@@ -230,6 +244,45 @@ def erasing(factor, scale, value, value_range):
     fill = dict(fill="reflect" if value is None else "constant", value=value or 0)
     return (entry("random_erasing", factor, value_range=value_range, scale=scale or (0, 0), **fill),
             given(layer, u + chance[:2], normals), None)
+
+
+def grayscale(factor):
+    chance = units(drawn(1, KEY ^ SEED, ROW))
+    return entry("random_grayscale", (factor, 0)), given(L.RandomGrayscale(factor), [chance[1]]), None
+
+
+def invert(factor, value_range):
+    chance = units(drawn(1, KEY ^ SEED, ROW))
+    layer = L.RandomInvert(factor, value_range=value_range)
+    return entry("random_invert", factor, value_range=value_range), given(layer, chance[:2]), None
+
+
+def solarization(addition, threshold, value_range):
+    u = units(drawn(0, KEY ^ SEED, ROW))
+    layer = L.Solarization(addition, threshold, value_range=value_range)
+    return entry("solarization", value_range=value_range, solarizes=(addition, threshold)), given(layer, u[:2]), None
+
+
+def posterization(factor, value_range):
+    u = units(drawn(0, KEY ^ SEED, ROW))
+    layer = L.RandomPosterization(factor, value_range=value_range)
+    numbers = [] if factor[0] == factor[1] else [u[0]]
+    return entry("random_posterization", factor, value_range=value_range), given(layer, numbers), None
+
+
+def degeneration(factor, value_range):
+    u = units(drawn(0, KEY ^ SEED, ROW))
+    layer = L.RandomColorDegeneration(factor, value_range=value_range)
+    return entry("random_color_degeneration", factor, value_range=value_range), given(layer, [u[0]]), None
+
+
+def auto_contrast(value_range):
+    return entry("auto_contrast", value_range=value_range), L.AutoContrast(value_range=value_range), None
+
+
+def equalization(bins, value_range):
+    layer = L.Equalization(value_range=value_range, bins=bins or 256)
+    return entry("equalization", value_range=value_range, bins=bins), layer, None
 
 
 def keras_of(kw):
@@ -300,6 +353,29 @@ for shape in SHAPES:
         ([erasing((0.0, 0.01), (0.3, 0.6), 0.5, (0, 1))], shape),
         ([erasing((1.0, 1.0), (0.5, 1.0), None, (-2, 1.5))], shape),
         ([erasing((1.0, 1.0), (1.0, 1.0), None, (0, 1))], shape),
+    ]
+for shape in SHAPES:
+    CASES += [
+        ([invert((1.0, 1.0), (0, 1))], shape),
+        ([invert((0.9, 1.0), (-0.5, 2))], shape),
+        ([invert((0.0, 0.01), (0, 1))], shape),
+        ([solarization((0.0, 0.0), (0.2, 0.9), (0, 1))], shape),
+        ([solarization((0.1, 0.6), (0.3, 0.8), (-0.25, 1.5))], shape),
+        ([posterization((2, 5), (0, 1))], shape),
+        ([posterization((3, 3), (-0.5, 1.5))], shape),
+        ([posterization((1, 8), (-0.1, 1.05))], shape),
+        ([auto_contrast((0, 1))], shape),
+        ([auto_contrast((-1, 2))], shape),
+        ([equalization(0, (0, 1))], shape),
+        ([equalization(17, (-0.5, 1.5))], shape),
+        ([equalization(200, (0, 255))], shape),
+    ]
+for shape in [(5, 7, 3), (9, 140, 3), (6, 5, 1)]:
+    CASES += [
+        ([grayscale(1.0)], shape),
+        ([grayscale(0.001)], shape),
+        ([degeneration((0.2, 0.9), (0, 1))], shape),
+        ([degeneration((1.0, 1.0), (0.25, 0.75))], shape),
     ]
 
 

@@ -220,6 +220,7 @@ for name in COMPOSED.split():
     CASES["activation " + name] = (L.Activation(name), (8,))
 CASES["rms_normalization"] = (L.RMSNormalization(), IMAGE)
 CASES["rms_normalization axes"] = (L.RMSNormalization(axis=[-2, -1], epsilon=0.01), IMAGE)
+CASES["auto contrast"] = (double(L.AutoContrast(value_range=(-0.5, 1.5))), IMAGE)
 
 
 def summary(name, array, trainable=True):
