@@ -58,9 +58,11 @@
      AdaptiveAveragePooling2D, AdaptiveMaxPooling2D, ZeroPadding2D, Cropping2D,
      UpSampling2D, RandomFlip, RandomRotation, RandomZoom, RandomTranslation,
      RandomCrop, CenterCrop, Resizing, RandomContrast, RandomBrightness,
-     RandomShear, RandomHue, RandomSaturation, RandomErasing, BatchNormalization,
-     LayerNormalization, RMSNormalization, GroupNormalization, UnitNormalization,
-     Add, Subtract, Multiply, Average, Maximum, Minimum, Concatenate
+     RandomShear, RandomHue, RandomSaturation, RandomErasing, RandomGrayscale,
+     RandomInvert, Solarization, RandomPosterization, RandomColorDegeneration,
+     AutoContrast, Equalization, BatchNormalization, LayerNormalization,
+     RMSNormalization, GroupNormalization, UnitNormalization, Add, Subtract,
+     Multiply, Average, Maximum, Minimum, Concatenate
    - losses: sparse_categorical_crossentropy, categorical_crossentropy,
      binary_crossentropy, mean_squared_error, mean_absolute_error, huber, hinge,
      squared_hinge, log_cosh, kl_divergence, cosine_similarity,
@@ -85,7 +87,9 @@
      learning_rate_scheduler, progbar_logger, csv_logger, json_logger, tensorboard
    - augmentations: random_flip, random_rotation, random_zoom, random_translation,
      random_crop, center_crop, resizing, random_contrast, random_brightness,
-     random_shear, random_hue, random_saturation, random_erasing
+     random_shear, random_hue, random_saturation, random_erasing,
+     random_grayscale, random_invert, solarization, random_posterization,
+     random_color_degeneration, auto_contrast, equalization
    - ready-made networks: efficientnet_v2_b0, efficientnet_v2_b1,
      efficientnet_v2_b2, efficientnet_v2_b3, efficientnet_v2_s, efficientnet_v2_m,
      efficientnet_v2_l, mobilenet_v2, mobilenet_v3_small, mobilenet_v3_large,
@@ -1799,6 +1803,13 @@ typedef enum mirt_augmentation_kind {
     MIRT_RANDOM_HUE,
     MIRT_RANDOM_SATURATION,
     MIRT_RANDOM_ERASING,
+    MIRT_RANDOM_GRAYSCALE,
+    MIRT_RANDOM_INVERT,
+    MIRT_SOLARIZATION,
+    MIRT_RANDOM_POSTERIZATION,
+    MIRT_RANDOM_COLOR_DEGENERATION,
+    MIRT_AUTO_CONTRAST,
+    MIRT_EQUALIZATION,
     MIRT__AUGMENTATION_COUNT
 } mirt_augmentation_kind;
 /* Where a pixel from outside of the image is taken from: (dcba|abcd|dcba), one value, (abcd|abcd|abcd),
@@ -1817,8 +1828,9 @@ typedef struct mirt_augmentation {
     mirt_flip_mode mode;         /* of flips */
     float factor[2];             /* rotation: in turns, counter-clockwise, within [-1, 1]; brightness: of the value
                                     range, within [-1, 1]; contrast: {l, u}, within [0, 1], is 1 - l to 1 + u times the
-                                    contrast, and {f, 0} is {f, f}; hue, saturation, erasing: within [0, 1], and
-                                    {f, 0} is {0, f} */
+                                    contrast, and {f, 0} is {f, f}; hue, saturation, color degeneration, erasing,
+                                    inversion: within [0, 1], and {f, 0} is {0, f}; grayscale: its chance, {f, 0};
+                                    posterization: bits, {l, u} is l to u - 1, within [1, 8], {f, 0} is {1, f} */
     /* zoom, above -1 to 1: how much larger the part of the image that is shown becomes, so that more than 0 zooms out;
        no width_factor: it keeps the aspect ratio. Translation, within [-1, 1]: in heights and widths, down and to the
        right */
@@ -1829,14 +1841,16 @@ typedef struct mirt_augmentation {
     float fill_value;            /* of MIRT_FILL_CONSTANT */
     int height, width;           /* of what crops and resizing make; {n, 0} is {n, n} */
     bool crop_to_aspect_ratio;   /* resizing: of the largest part in the middle that has the new shape */
-    float value_range[2];        /* of pixels, contrast, brightness, colors, erasing: results are clipped to it;
-                                    default {0, 255} */
+    float value_range[2];        /* of pixels, all that change values but grayscale: results are clipped to it, but for
+                                    those of inversion; default {0, 255} */
     const char *name;            /* of the layer */
     bool antialias;              /* of the layer mirt_resizing, as in mirt_resize_image */
     float x_factor[2], y_factor[2]; /* shear, within [0, 1]: pixels to the side per pixel down, and down per pixel to
                                        the side */
     float scale[2];              /* erasing, within [0, 1]: squares of the shares of height and width that the erased
                                     part has; default {0.02, 0.33} */
+    float addition_factor[2], threshold_factor[2]; /* solarization, within [0, 1]; {f, 0} is {0, f} */
+    int bins;                    /* equalization, 2 to 256; default 256 */
 } mirt_augmentation;
 
 /* Layers on (rows, height, width, channels). Random ones are active in training only, and leave nothing in programs
@@ -1866,7 +1880,25 @@ MIRT_API mirt_tensor *mirt_random_saturation(mirt_tensor *x, const mirt_augmenta
 /* With a chance that is drawn from `factor` (default {0, 1}), a part of the image becomes normal noise times the upper
    value, or fill_value, clipped to value_range. */
 MIRT_API mirt_tensor *mirt_random_erasing(mirt_tensor *x, const mirt_augmentation *desc);
-/* These two are always active, and gradients pass. The part in the middle; of smaller images what mirt_random_crop
+/* By a chance of factor[0], default 0.5, the color of every pixel becomes 0.2989 red + 0.587 green + 0.114 blue. Also of
+   one channel, which stays. */
+MIRT_API mirt_tensor *mirt_random_grayscale(mirt_tensor *x, const mirt_augmentation *desc);
+/* The upper value minus x, with a chance that is drawn from `factor`, default {0, 1}. */
+MIRT_API mirt_tensor *mirt_random_invert(mirt_tensor *x, const mirt_augmentation *desc);
+/* Of pixels from 0 to 255, to which a is added: what is not below t becomes 255 less it. a is drawn from
+   addition_factor, t from threshold_factor, as in Keras from {l, u} between l and 255 u. */
+MIRT_API mirt_tensor *mirt_solarization(mirt_tensor *x, const mirt_augmentation *desc);
+/* Of the 8 bits of a pixel only the highest ones stay. */
+MIRT_API mirt_tensor *mirt_random_posterization(mirt_tensor *x, const mirt_augmentation *desc);
+/* x + f (gray - x), gray as above: 1 is gray. */
+MIRT_API mirt_tensor *mirt_random_color_degeneration(mirt_tensor *x, const mirt_augmentation *desc);
+/* The numbers of each channel are spread so that each range has as many; Keras does that for the numbers
+   of all images of a batch together. */
+MIRT_API mirt_tensor *mirt_equalization(mirt_tensor *x, const mirt_augmentation *desc);
+/* These three are always active, and gradients pass. Each channel from its least and greatest number to value_range;
+   one with a single number stays. In data sets at most 64 channels. */
+MIRT_API mirt_tensor *mirt_auto_contrast(mirt_tensor *x, const mirt_augmentation *desc);
+/* The part in the middle; of smaller images what mirt_random_crop
    takes. */
 MIRT_API mirt_tensor *mirt_center_crop(mirt_tensor *x, const mirt_augmentation *desc);
 /* Pixels lie at the centers of their squares. Keras: Resizing. */
@@ -3871,6 +3903,7 @@ typedef struct mirt__transform {
     bool crop;          /* size of the central part with the new aspect ratio, if it is resized */
     float value;        /* value of a constant fill */
     float low[2], high[2]; /* ranges of random factors: of the height, or of all; of the width */
+    int bins;           /* of equalization */
     float range[2];     /* range of pixels */
     int64_t h, w, c, oh, ow;
     uint64_t key;
@@ -3928,6 +3961,95 @@ typedef struct mirt__kernels {
 
 #endif
 
+/* >>section kernels/normal.h */
+
+#ifndef MIRT__NORMAL_H
+#define MIRT__NORMAL_H
+/* Normal random numbers, bit-identical on CPUs and GPUs: separate additions and products. */
+
+#include <math.h>
+#include <string.h>
+
+#ifdef __CUDACC__
+#define MIRT__NORMAL MIRT__BOTH
+#else
+/* Begins kernels. */
+MIRT__KERNELS_BEGIN
+#define MIRT__NORMAL MIRT__BOTH __attribute__((always_inline))
+#endif
+#if defined(__CUDACC__) && (defined(__CUDA_ARCH__) || !defined(__NVCC__))
+/* On GPUs, nvcc would make one instruction of a product and the sum that takes it. */
+#define MIRT__PRODUCT(a, b) __fmul_rn(a, b)
+#define MIRT__TOTAL(a, b) __fadd_rn(a, b)
+#else
+#define MIRT__PRODUCT(a, b) ((a) * (b))
+#define MIRT__TOTAL(a, b) ((a) + (b))
+#endif
+
+/* total * x + c */
+#define MIRT__HORNER(total, x, c) MIRT__TOTAL(MIRT__PRODUCT(total, x), c)
+
+/* The natural logarithm of x in [2^-24, 1]: that of a number near 1 by Cephes's polynomial, and of a power of 2. */
+MIRT__NORMAL float mirt__normal_log(float x) {
+    int32_t bits, rest;
+    float m;
+    memcpy(&bits, &x, sizeof bits);
+    const int32_t power = (bits - 0x3f3504f3) >> 23; /* so that m is between the square roots of 1/2 and 2 */
+    rest = bits - (int32_t)((uint32_t)power << 23);
+    memcpy(&m, &rest, sizeof m);
+    const float e = (float)power, z = m - 1.0f, square = MIRT__PRODUCT(z, z);
+    float p = 7.0376836292e-2f;
+    p = MIRT__HORNER(p, z, -1.1514610310e-1f);
+    p = MIRT__HORNER(p, z, 1.1676998740e-1f);
+    p = MIRT__HORNER(p, z, -1.2420140846e-1f);
+    p = MIRT__HORNER(p, z, 1.4249322787e-1f);
+    p = MIRT__HORNER(p, z, -1.6668057665e-1f);
+    p = MIRT__HORNER(p, z, 2.0000714765e-1f);
+    p = MIRT__HORNER(p, z, -2.4999993993e-1f);
+    p = MIRT__HORNER(p, z, 3.3333331174e-1f);
+    p = MIRT__PRODUCT(MIRT__PRODUCT(p, z), square);
+    p = MIRT__HORNER(e, -2.12194440e-4f, p);
+    p = MIRT__HORNER(square, -0.5f, p);
+    return MIRT__HORNER(e, 0.693359375f, MIRT__TOTAL(z, p));
+}
+
+/* The standard normal number that random bits stand for: their highest one is its sign, the next 23 are the
+   probability of a number that far from zero. The inverse of the error function is that of Giles 2010, "Approximating
+   the erfinv function"; the largest number is 5.4. */
+MIRT__NORMAL float mirt__normal(uint32_t word) {
+    const float tail = MIRT__HORNER((float)(int32_t)(word >> 8 & 0x7fffffu), 1 / 8388608.0f, 1 / 16777216.0f),
+                w = -mirt__normal_log(MIRT__PRODUCT(tail, 2.0f - tail)), c = w - 2.5f, f = sqrtf(w) - 3.0f;
+    float center = 2.81022636e-08f, outer = -0.000200214257f;
+    center = MIRT__HORNER(center, c, 3.43273939e-07f);
+    center = MIRT__HORNER(center, c, -3.5233877e-06f);
+    center = MIRT__HORNER(center, c, -4.39150654e-06f);
+    center = MIRT__HORNER(center, c, 0.00021858087f);
+    center = MIRT__HORNER(center, c, -0.00125372503f);
+    center = MIRT__HORNER(center, c, -0.00417768164f);
+    center = MIRT__HORNER(center, c, 0.246640727f);
+    center = MIRT__HORNER(center, c, 1.50140941f);
+    outer = MIRT__HORNER(outer, f, 0.000100950558f);
+    outer = MIRT__HORNER(outer, f, 0.00134934322f);
+    outer = MIRT__HORNER(outer, f, -0.00367342844f);
+    outer = MIRT__HORNER(outer, f, 0.00573950773f);
+    outer = MIRT__HORNER(outer, f, -0.0076224613f);
+    outer = MIRT__HORNER(outer, f, 0.00943887047f);
+    outer = MIRT__HORNER(outer, f, 1.00167406f);
+    outer = MIRT__HORNER(outer, f, 2.83297682f);
+    const float size = MIRT__PRODUCT(MIRT__PRODUCT(w < 5.0f ? center : outer, 1.4142135623730951f), 1.0f - tail);
+    return word >> 31 ? -size : size;
+}
+
+#undef MIRT__PRODUCT
+#undef MIRT__TOTAL
+#undef MIRT__HORNER
+#undef MIRT__NORMAL
+#ifndef __CUDACC__
+/* Ends kernels or their drivers. */
+MIRT__KERNELS_END
+#endif
+#endif
+
 /* >>section kernels/transform.h */
 
 #ifndef MIRT__TRANSFORM_H
@@ -3937,9 +4059,28 @@ typedef struct mirt__kernels {
 #include <math.h>
 #include <string.h>
 
+#define MIRT__TRANSFORM_BINS 256 /* at most, of equalization */
+
 /* Whether the transform moves pixels. */
 MIRT__BOTH bool mirt__transform_moves(mirt_augmentation_kind kind) {
     return kind < MIRT_RANDOM_CONTRAST || kind == MIRT_RANDOM_SHEAR;
+}
+
+/* Whether it changes each pixel by that pixel alone: red, green and blue together. */
+MIRT__BOTH bool mirt__transform_colors(mirt_augmentation_kind kind) {
+    return kind == MIRT_RANDOM_HUE || kind == MIRT_RANDOM_SATURATION || kind == MIRT_RANDOM_GRAYSCALE ||
+           kind == MIRT_RANDOM_COLOR_DEGENERATION;
+}
+
+/* Whether it changes each number by that number alone, with the same numbers for all of a channel. */
+MIRT__BOTH bool mirt__transform_linear(mirt_augmentation_kind kind) {
+    return kind == MIRT_RANDOM_CONTRAST || kind == MIRT_RANDOM_BRIGHTNESS || kind == MIRT_RANDOM_INVERT ||
+           kind == MIRT_AUTO_CONTRAST;
+}
+
+/* Whether it happens by a chance that is drawn from its first factor. */
+MIRT__BOTH bool mirt__transform_chances(mirt_augmentation_kind kind) {
+    return kind == MIRT_RANDOM_ERASING || kind == MIRT_RANDOM_GRAYSCALE || kind == MIRT_RANDOM_INVERT;
 }
 
 /* Whether it has a fill mode for what comes from outside of the image. */
@@ -3947,10 +4088,10 @@ MIRT__BOTH bool mirt__transform_fills(mirt_augmentation_kind kind) {
     return (kind >= MIRT_RANDOM_ROTATION && kind <= MIRT_RANDOM_TRANSLATION) || kind == MIRT_RANDOM_SHEAR;
 }
 
-/* Four random words for transform `t` of image `row` at time `step`; others for each block. */
-MIRT__BOTH void mirt__transform_words(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
-                                      uint32_t block, uint32_t word[4]) {
-    const uint64_t mixed = t->key ^ seed ^ (step >> 32 << 32);
+/* Four random words for the transform with this key of image `row` at time `step`; others for each block. */
+MIRT__BOTH void mirt__transform_words(uint64_t owner, uint64_t seed, uint64_t row, uint64_t step, uint32_t block,
+                                      uint32_t word[4]) {
+    const uint64_t mixed = owner ^ seed ^ (step >> 32 << 32);
     const uint32_t counter[4] = {block, (uint32_t)row, (uint32_t)(row >> 32), (uint32_t)step},
                    key[2] = {(uint32_t)mixed, (uint32_t)(mixed >> 32)};
     mirt__philox(counter, key, word);
@@ -3965,12 +4106,22 @@ MIRT__BOTH void mirt__transform_units(const uint32_t word[4], double out[4]) {
 MIRT__BOTH void mirt__transform_draw(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
                                      double out[4]) {
     uint32_t word[4];
-    mirt__transform_words(t, seed, row, step, 0, word);
+    mirt__transform_words(t->key, seed, row, step, 0, word);
     mirt__transform_units(word, out);
 }
 
 MIRT__BOTH double mirt__transform_between(const mirt__transform *t, int axis, double drawn) {
     return (double)t->low[axis] + drawn * ((double)t->high[axis] - (double)t->low[axis]);
+}
+
+/* Whether the image is transformed at all. */
+MIRT__BOTH bool mirt__transform_applies(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step) {
+    uint32_t word[4];
+    double drawn[4];
+    if (!mirt__transform_chances(t->kind)) return true;
+    mirt__transform_words(t->key, seed, row, step, 1, word);
+    mirt__transform_units(word, drawn);
+    return drawn[1] < mirt__transform_between(t, 0, drawn[0]);
 }
 
 /* Whether only the central part, the window, is resized. */
@@ -4115,24 +4266,138 @@ MIRT__KERNELS_BEGIN
 #define MIRT__TRANSFORM_INLINE MIRT__BOTH
 #endif
 
-/* The number by which a transform changes the values of an image: a factor, what is added, or turns of the hue. */
-MIRT__BOTH double mirt__transform_amount(const mirt__transform *t, const double drawn[4]) {
-    const double between = mirt__transform_between(t, 0, drawn[0]);
+/* The number by which a transform changes the values of an image: a factor, what is added, turns of the hue, or bits
+   that are lost. Solarization has a second one, of axis 1. */
+MIRT__BOTH double mirt__transform_amount(const mirt__transform *t, int axis, const double drawn[4]) {
+    const double between = mirt__transform_between(t, axis, drawn[axis]), low = (double)t->low[axis];
     switch ((int)t->kind) {
     case MIRT_RANDOM_CONTRAST: return 1 + between;
     case MIRT_RANDOM_BRIGHTNESS: return between * ((double)t->range[1] - (double)t->range[0]);
     case MIRT_RANDOM_HUE: return drawn[1] > 0.5 ? -0.5 * between : 0.5 * between;
-    default: return between / (1 - between + 1e-7); /* MIRT_RANDOM_SATURATION, with Keras's epsilon */
+    case MIRT_RANDOM_SATURATION: return between / (1 - between + 1e-7); /* with Keras's epsilon */
+    case MIRT_SOLARIZATION: return low + drawn[axis] * (255 * (double)t->high[axis] - low); /* Keras's lower end */
+    case MIRT_RANDOM_POSTERIZATION: return 8 - floor(between);
+    default: return between;
     }
+}
+
+/* a * b, which GPUs do not contract with an addition. */
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_times(mirt__real a, mirt__real b) {
+#if defined(__CUDACC__) && (defined(__CUDA_ARCH__) || !defined(__NVCC__))
+    return __fmul_rn(a, b);
+#else
+    return a * b;
+#endif
 }
 
 MIRT__TRANSFORM_INLINE mirt__real mirt__transform_clip(mirt__real v, mirt__real low, mirt__real high) {
     return v < low ? low : v > high ? high : v;
 }
 
-/* Changes hue or saturation of red, green and blue, like TensorFlow's rgb_to_hsv and hsv_to_rgb. A pixel with a number
-   that is not finite becomes NaN. */
+/* x from value_range to 0 to 255. */
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_to_bytes(const mirt__transform *t, mirt__real x) {
+    const mirt__real low = (mirt__real)t->range[0], span = (mirt__real)t->range[1] - low;
+    return low < 0 || low > 0 || span < 255 || span > 255 ? (x - low) / span * 255 : x;
+}
+
+/* ... and back. */
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_of_bytes(const mirt__transform *t, mirt__real x) {
+    const mirt__real low = (mirt__real)t->range[0], span = (mirt__real)t->range[1] - low;
+    return low < 0 || low > 0 || span < 255 || span > 255 ? mirt__transform_times(x / 255, span) + low : x;
+}
+
+/* Solarization and posterization of a number. */
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_level(const mirt__transform *t, const mirt__real amount[2],
+                                                        mirt__real x) {
+    mirt__real v = mirt__transform_to_bytes(t, x);
+    if (t->kind == MIRT_SOLARIZATION) {
+        v = mirt__transform_clip(v + amount[0], 0, 255);
+        v = v < amount[1] ? v : 255 - v;
+    } else {
+        const int bits = (int)amount[0];
+        v = (mirt__real)((v > 0 ? v < 255 ? (int)v : 255 : 0) >> bits << bits);
+    }
+    return mirt__transform_of_bytes(t, v);
+}
+
+/* The bin of a number when levels are equalized. */
+MIRT__TRANSFORM_INLINE int mirt__transform_bin(const mirt__transform *t, mirt__real x) {
+    const mirt__real last = (mirt__real)(t->bins - 1), at = mirt__transform_to_bytes(t, x) * last / 255;
+    return at > 0 ? at < last ? (int)at : t->bins - 1 : 0;
+}
+
+/* What the numbers of a channel become, by their bin, if `count` of them lie in each; false: all lie in one, and they
+   stay. */
+MIRT__BOTH bool mirt__transform_equalized(const mirt__transform *t, const int32_t *count, mirt__real *level) {
+    int64_t total = 0, least = 0, sum = 0;
+    for (int i = 0; i < t->bins; i++) {
+        if (total == 0) least = count[i];
+        total += count[i];
+    }
+    for (int i = 0; i < t->bins; i++) {
+        sum += count[i];
+        level[i] = mirt__transform_of_bytes(
+            t, (mirt__real)(sum > least ? rint((double)((sum - least) * 255) / (double)(total - least)) : 0));
+    }
+    return total > least;
+}
+
+/* What makes y = (x - from) * factor + to of the numbers of a channel, clipped to [low, high]. */
+typedef struct mirt__transform_line {
+    mirt__real from, factor, to, low, high;
+} mirt__transform_line;
+
+/* `stat`: the channel's mean, or its least number, and `most` the greatest one. */
+MIRT__BOTH mirt__transform_line mirt__transform_line_of(const mirt__transform *t, mirt__real amount, mirt__real stat,
+                                                        mirt__real most) {
+    mirt__transform_line l;
+    l.low = (mirt__real)t->range[0];
+    l.high = (mirt__real)t->range[1];
+    l.from = l.to = 0;
+    l.factor = 1;
+    if (t->kind == MIRT_RANDOM_CONTRAST) {
+        l.from = l.to = stat;
+        l.factor = amount;
+    } else if (t->kind == MIRT_RANDOM_BRIGHTNESS) {
+        l.to = amount;
+    } else if (t->kind == MIRT_RANDOM_INVERT || !(stat < most)) { /* not clipped */
+        const bool inverts = t->kind == MIRT_RANDOM_INVERT;
+        l.from = inverts ? l.high : 0;
+        l.factor = inverts ? -1 : 1;
+        l.low = -INFINITY;
+        l.high = INFINITY;
+    } else {
+        l.from = stat;
+        l.factor = (l.high - l.low) / (most - stat);
+        l.to = l.low;
+    }
+    return l;
+}
+
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_linear_of(const mirt__transform_line *l, mirt__real x) {
+    return mirt__transform_clip(mirt__transform_times(x - l->from, l->factor) + l->to, l->low, l->high);
+}
+
+/* Makes red, green and blue grayer; one channel is gray. */
+MIRT__TRANSFORM_INLINE void mirt__transform_gray(const mirt__transform *t, mirt__real amount, mirt__real rgb[3]) {
+    const mirt__real gray = t->c == 1 ? rgb[0]
+                                      : mirt__transform_times(rgb[0], (mirt__real)0.2989) +
+                                            mirt__transform_times(rgb[1], (mirt__real)0.587) +
+                                            mirt__transform_times(rgb[2], (mirt__real)0.114);
+    for (int j = 0; j < t->c; j++)
+        rgb[j] = t->kind == MIRT_RANDOM_GRAYSCALE
+                     ? gray
+                     : mirt__transform_clip(rgb[j] + mirt__transform_times(amount, gray - rgb[j]),
+                                            (mirt__real)t->range[0], (mirt__real)t->range[1]);
+}
+
+/* Changes red, green and blue: hue and saturation like TensorFlow's rgb_to_hsv and hsv_to_rgb. A pixel with a number
+   that is not finite becomes NaN there. */
 MIRT__TRANSFORM_INLINE void mirt__transform_color(const mirt__transform *t, mirt__real amount, mirt__real rgb[3]) {
+    if (t->kind == MIRT_RANDOM_GRAYSCALE || t->kind == MIRT_RANDOM_COLOR_DEGENERATION) {
+        mirt__transform_gray(t, amount, rgb);
+        return;
+    }
     const bool turns = t->kind == MIRT_RANDOM_HUE;
     const mirt__real low = turns ? (mirt__real)t->range[0] : 0,
                      span = turns ? (mirt__real)t->range[1] - (mirt__real)t->range[0] : 1,
@@ -4169,36 +4434,18 @@ MIRT__BOTH void mirt__transform_side(double share, double drawn, int64_t length,
     }
 }
 
-/* What is erased: rows [part[0], part[1]) and columns [part[2], part[3]); false: nothing. */
-MIRT__BOTH bool mirt__transform_part(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
-                                     int64_t part[4]) {
-    uint32_t word[4];
-    double drawn[4], chance[4];
-    mirt__transform_draw(t, seed, row, step, drawn);
-    mirt__transform_words(t, seed, row, step, 1, word);
-    mirt__transform_units(word, chance);
+/* What is erased: rows [part[0], part[1]) and columns [part[2], part[3]). */
+MIRT__BOTH void mirt__transform_part(const mirt__transform *t, const double drawn[4], int64_t part[4]) {
     mirt__transform_side(sqrt(mirt__transform_between(t, 1, drawn[1])), drawn[3], t->h, part);
     mirt__transform_side(sqrt(mirt__transform_between(t, 1, drawn[0])), drawn[2], t->w, part + 2);
-    return chance[1] < mirt__transform_between(t, 0, chance[0]);
 }
 
-/* What replaces numbers [4 group, 4 group + 4) of an erased image: its fill value, or normal random numbers. */
-MIRT__BOTH void mirt__transform_erased(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
-                                       uint32_t group, mirt__real out[4]) {
-    const bool constant = t->fill == MIRT_FILL_CONSTANT;
-    uint32_t word[4];
-    if (!constant) mirt__transform_words(t, seed, row, step, 2 + group, word);
-    for (int i = 0; i < 4; i += 2) {
-        double pair[2] = {(double)t->value, (double)t->value};
-        if (!constant) { /* (0, 1]: the logarithm is finite */
-            const double radius = sqrt(-2 * log(((double)word[i] + 1) / 4294967296.0)) * (double)t->range[1],
-                         turn = (double)word[i + 1] * (6.283185307179586 / 4294967296.0);
-            pair[0] = radius * cos(turn);
-            pair[1] = radius * sin(turn);
-        }
-        for (int k = 0; k < 2; k++)
-            out[i + k] = mirt__transform_clip((mirt__real)pair[k], (mirt__real)t->range[0], (mirt__real)t->range[1]);
-    }
+/* What replaces a number of an erased image: its fill value, or the normal number of random bits. */
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_erased(const mirt__transform *t, uint32_t word) {
+    const mirt__real v = t->fill == MIRT_FILL_CONSTANT
+                             ? (mirt__real)t->value
+                             : mirt__transform_times((mirt__real)mirt__normal(word), (mirt__real)t->range[1]);
+    return mirt__transform_clip(v, (mirt__real)t->range[0], (mirt__real)t->range[1]);
 }
 
 #undef MIRT__TRANSFORM_INLINE
@@ -4285,95 +4532,6 @@ MIRT__ELEMENT float mirt__mean_squared_error_grad(const mirt_loss_options *how, 
 /* Ends kernels or their drivers. */
 MIRT__KERNELS_END
 #endif
-#endif
-#endif
-
-/* >>section kernels/normal.h */
-
-#ifndef MIRT__NORMAL_H
-#define MIRT__NORMAL_H
-/* Normal random numbers, bit-identical on CPUs and GPUs: separate additions and products. */
-
-#include <math.h>
-#include <string.h>
-
-#ifdef __CUDACC__
-#define MIRT__NORMAL MIRT__BOTH
-#else
-/* Begins kernels. */
-MIRT__KERNELS_BEGIN
-#define MIRT__NORMAL MIRT__BOTH __attribute__((always_inline))
-#endif
-#if defined(__CUDACC__) && (defined(__CUDA_ARCH__) || !defined(__NVCC__))
-/* On GPUs, nvcc would make one instruction of a product and the sum that takes it. */
-#define MIRT__PRODUCT(a, b) __fmul_rn(a, b)
-#define MIRT__TOTAL(a, b) __fadd_rn(a, b)
-#else
-#define MIRT__PRODUCT(a, b) ((a) * (b))
-#define MIRT__TOTAL(a, b) ((a) + (b))
-#endif
-
-/* total * x + c */
-#define MIRT__HORNER(total, x, c) MIRT__TOTAL(MIRT__PRODUCT(total, x), c)
-
-/* The natural logarithm of x in [2^-24, 1]: that of a number near 1 by Cephes's polynomial, and of a power of 2. */
-MIRT__NORMAL float mirt__normal_log(float x) {
-    int32_t bits, rest;
-    float m;
-    memcpy(&bits, &x, sizeof bits);
-    const int32_t power = (bits - 0x3f3504f3) >> 23; /* so that m is between the square roots of 1/2 and 2 */
-    rest = bits - (int32_t)((uint32_t)power << 23);
-    memcpy(&m, &rest, sizeof m);
-    const float e = (float)power, z = m - 1.0f, square = MIRT__PRODUCT(z, z);
-    float p = 7.0376836292e-2f;
-    p = MIRT__HORNER(p, z, -1.1514610310e-1f);
-    p = MIRT__HORNER(p, z, 1.1676998740e-1f);
-    p = MIRT__HORNER(p, z, -1.2420140846e-1f);
-    p = MIRT__HORNER(p, z, 1.4249322787e-1f);
-    p = MIRT__HORNER(p, z, -1.6668057665e-1f);
-    p = MIRT__HORNER(p, z, 2.0000714765e-1f);
-    p = MIRT__HORNER(p, z, -2.4999993993e-1f);
-    p = MIRT__HORNER(p, z, 3.3333331174e-1f);
-    p = MIRT__PRODUCT(MIRT__PRODUCT(p, z), square);
-    p = MIRT__HORNER(e, -2.12194440e-4f, p);
-    p = MIRT__HORNER(square, -0.5f, p);
-    return MIRT__HORNER(e, 0.693359375f, MIRT__TOTAL(z, p));
-}
-
-/* The standard normal number that random bits stand for: their highest one is its sign, the next 23 are the
-   probability of a number that far from zero. The inverse of the error function is that of Giles 2010, "Approximating
-   the erfinv function"; the largest number is 5.4. */
-MIRT__NORMAL float mirt__normal(uint32_t word) {
-    const float tail = MIRT__HORNER((float)(int32_t)(word >> 8 & 0x7fffffu), 1 / 8388608.0f, 1 / 16777216.0f),
-                w = -mirt__normal_log(MIRT__PRODUCT(tail, 2.0f - tail)), c = w - 2.5f, f = sqrtf(w) - 3.0f;
-    float center = 2.81022636e-08f, outer = -0.000200214257f;
-    center = MIRT__HORNER(center, c, 3.43273939e-07f);
-    center = MIRT__HORNER(center, c, -3.5233877e-06f);
-    center = MIRT__HORNER(center, c, -4.39150654e-06f);
-    center = MIRT__HORNER(center, c, 0.00021858087f);
-    center = MIRT__HORNER(center, c, -0.00125372503f);
-    center = MIRT__HORNER(center, c, -0.00417768164f);
-    center = MIRT__HORNER(center, c, 0.246640727f);
-    center = MIRT__HORNER(center, c, 1.50140941f);
-    outer = MIRT__HORNER(outer, f, 0.000100950558f);
-    outer = MIRT__HORNER(outer, f, 0.00134934322f);
-    outer = MIRT__HORNER(outer, f, -0.00367342844f);
-    outer = MIRT__HORNER(outer, f, 0.00573950773f);
-    outer = MIRT__HORNER(outer, f, -0.0076224613f);
-    outer = MIRT__HORNER(outer, f, 0.00943887047f);
-    outer = MIRT__HORNER(outer, f, 1.00167406f);
-    outer = MIRT__HORNER(outer, f, 2.83297682f);
-    const float size = MIRT__PRODUCT(MIRT__PRODUCT(w < 5.0f ? center : outer, 1.4142135623730951f), 1.0f - tail);
-    return word >> 31 ? -size : size;
-}
-
-#undef MIRT__PRODUCT
-#undef MIRT__TOTAL
-#undef MIRT__HORNER
-#undef MIRT__NORMAL
-#ifndef __CUDACC__
-/* Ends kernels or their drivers. */
-MIRT__KERNELS_END
 #endif
 #endif
 
@@ -7905,11 +8063,7 @@ MIRT__ABSENT_LIB void mirt__ref_update_by(const mirt__update *u, mirt__ref_step 
 /* Checks a description for images (h, w, c); false with the error set. The key remains 0. */
 MIRT__LIB bool mirt__transform_of(const mirt_augmentation *desc, int64_t h, int64_t w, int64_t c, mirt__transform *out);
 
-#define MIRT__AUGMENT_CHANNELS 64 /* channels that contrast may have */
-
-/* Applies a transform that moves no pixels to one image. */
-MIRT__LIB void mirt__augment_values(const mirt__transform *transform, uint64_t seed, uint64_t row, uint64_t step,
-                                    mirt__real *x);
+#define MIRT__AUGMENT_CHANNELS 64 /* channels whose mean or extremes a transform may need */
 
 /* Applies all transforms to one image, from x to y. `room`: mirt__augment_room bytes. */
 typedef struct mirt__augment {
@@ -7922,6 +8076,8 @@ typedef struct mirt__augment {
     void *room;
 } mirt__augment;
 MIRT__LIB void mirt__augment_image(const mirt__augment *args);
+/* Applies one transform, which moves no pixels, to the image so far. */
+MIRT__LIB void mirt__augment_values(const mirt__augment *args, const mirt__transform *transform, mirt__real *x);
 /* For the tables of kernels. */
 MIRT__LIB void mirt__augment_batch(const mirt__augment_rows *args, const mirt__where *where);
 MIRT__LIB size_t mirt__augment_room(const mirt__transform *transform, int count, mirt_dtype x_dtype,
@@ -10961,7 +11117,7 @@ MIRT__KERNELS_END
 
 /* >>section kernels/augment_values.c */
 
-/* Transforms of an image's values: contrast, brightness, colors, erasing. */
+/* Transforms of an image's values: contrast, brightness, colors, levels, erasing. */
 
 #ifndef MIRT__INDEPENDENT
 #define MIRT__INDEPENDENT
@@ -10982,64 +11138,97 @@ static void mirt__augment_means(const mirt__real *x, int64_t count, int64_t c, m
         for (int64_t k = 0; k < n; k++) sum[k] += (double)x[i + k];
     }
     for (int64_t k = c; k < side; k++) sum[k % c] += sum[k];
-    for (int64_t k = 0; k < side; k++) mean[k] = (mirt__real)(sum[k % c] / (double)(count / c));
+    for (int64_t k = 0; k < c; k++) mean[k] = (mirt__real)(sum[k] / (double)(count / c));
 }
 
-/* x * factor + part, by channel, clipped. */
-static void mirt__augment_linear(const mirt__transform *t, double amount, mirt__real *x) {
-    const int64_t c = t->kind == MIRT_RANDOM_CONTRAST ? t->c : 1, count = t->h * t->w * t->c,
-                  side = mirt__augment_side(c);
-    const mirt__real low = (mirt__real)t->range[0], high = (mirt__real)t->range[1];
-    mirt__real mean[MIRT__AUGMENT_CHANNELS], factor = 1, shift = 0;
-    if (t->kind == MIRT_RANDOM_CONTRAST) {
-        mirt__augment_means(x, count, c, mean);
-        factor = (mirt__real)amount;
-    } else {
-        memset(mean, 0, sizeof mean);
-        shift = (mirt__real)amount;
+/* The least and the greatest number of each channel. */
+static void mirt__augment_extremes(const mirt__real *x, int64_t count, int64_t c, mirt__real *least, mirt__real *most) {
+    const int64_t side = mirt__min(mirt__augment_side(c), count);
+    memcpy(least, x, (size_t)side * sizeof *x);
+    memcpy(most, x, (size_t)side * sizeof *x);
+    for (int64_t i = side; i < count; i += side) {
+        const int64_t n = mirt__min(count - i, side);
+        MIRT__INDEPENDENT
+        for (int64_t k = 0; k < n; k++) {
+            least[k] = x[i + k] < least[k] ? x[i + k] : least[k];
+            most[k] = x[i + k] > most[k] ? x[i + k] : most[k];
+        }
+    }
+    for (int64_t k = c; k < side; k++) {
+        least[k % c] = least[k] < least[k % c] ? least[k] : least[k % c];
+        most[k % c] = most[k] > most[k % c] ? most[k] : most[k % c];
+    }
+}
+
+/* (x - from) * factor + to, by channel, clipped. */
+static void mirt__augment_linear(const mirt__transform *t, mirt__real amount, mirt__real *x) {
+    const bool centers = t->kind == MIRT_RANDOM_CONTRAST, stretches = t->kind == MIRT_AUTO_CONTRAST;
+    const int64_t c = centers || stretches ? t->c : 1, count = t->h * t->w * t->c, side = mirt__augment_side(c);
+    mirt__real stat[2][MIRT__AUGMENT_CHANNELS] = {{0}}, from[MIRT__AUGMENT_CHANNELS],
+        factor[MIRT__AUGMENT_CHANNELS], to[MIRT__AUGMENT_CHANNELS], low[MIRT__AUGMENT_CHANNELS],
+        high[MIRT__AUGMENT_CHANNELS];
+    if (centers) mirt__augment_means(x, count, c, stat[0]);
+    if (stretches) mirt__augment_extremes(x, count, c, stat[0], stat[1]);
+    for (int64_t k = 0; k < side; k++) {
+        const mirt__transform_line line = mirt__transform_line_of(t, amount, stat[0][k % c], stat[1][k % c]);
+        from[k] = line.from;
+        factor[k] = line.factor;
+        to[k] = line.to;
+        low[k] = line.low;
+        high[k] = line.high;
     }
     for (int64_t i = 0; i < count; i += side) {
         const int64_t n = mirt__min(count - i, side);
         mirt__real *const at = x + i;
         MIRT__INDEPENDENT
         for (int64_t k = 0; k < n; k++) {
-            const mirt__real v = (at[k] - mean[k]) * factor + mean[k] + shift;
-            at[k] = v < low ? low : v > high ? high : v;
+            const mirt__real v = (at[k] - from[k]) * factor[k] + to[k];
+            at[k] = v < low[k] ? low[k] : v > high[k] ? high[k] : v;
         }
     }
 }
 
-/* The pixels of an image of three channels. */
-static void mirt__augment_colors(const mirt__transform *t, mirt__real amount, mirt__real *x) {
-    const int64_t count = t->h * t->w;
-    for (int64_t i = 0; i < count; i++) mirt__transform_color(t, amount, x + 3 * i);
+static void mirt__augment_equalize(const mirt__transform *t, mirt__real *x) {
+    const int64_t count = t->h * t->w * t->c;
+    for (int64_t j = 0; j < t->c; j++) {
+        int32_t bins[MIRT__TRANSFORM_BINS] = {0};
+        mirt__real level[MIRT__TRANSFORM_BINS];
+        for (int64_t i = j; i < count; i += t->c) bins[mirt__transform_bin(t, x[i])]++;
+        if (!mirt__transform_equalized(t, bins, level)) continue;
+        for (int64_t i = j; i < count; i += t->c) x[i] = level[mirt__transform_bin(t, x[i])];
+    }
 }
 
-static void mirt__augment_erase(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step, mirt__real *x) {
+static void mirt__augment_erase(const mirt__transform *t, const mirt__augment *a, const double drawn[4],
+                                mirt__real *x) {
     int64_t part[4];
-    if (!mirt__transform_part(t, seed, row, step, part)) return;
+    mirt__transform_part(t, drawn, part);
     for (int64_t y = part[0]; y < part[1]; y++) {
         const int64_t begin = (y * t->w + part[2]) * t->c, end = (y * t->w + part[3]) * t->c;
         for (int64_t i = begin / 4 * 4; i < end; i += 4) {
-            mirt__real four[4];
-            mirt__transform_erased(t, seed, row, step, (uint32_t)(i / 4), four);
-            for (int64_t k = mirt__max(i, begin); k < mirt__min(i + 4, end); k++) x[k] = four[k - i];
+            uint32_t word[4] = {0};
+            if (t->fill != MIRT_FILL_CONSTANT)
+                mirt__transform_words(t->key, a->seed, a->row, a->step, (uint32_t)(2 + i / 4), word);
+            for (int64_t k = mirt__max(i, begin); k < mirt__min(i + 4, end); k++)
+                x[k] = mirt__transform_erased(t, word[k - i]);
         }
     }
 }
 
-MIRT__LIB void mirt__augment_values(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
-                                    mirt__real *x) {
+MIRT__LIB void mirt__augment_values(const mirt__augment *a, const mirt__transform *t, mirt__real *x) {
+    const int64_t pixels = t->h * t->w;
+    mirt__real amount[2];
     double drawn[4];
-    if (t->kind == MIRT_RANDOM_ERASING) {
-        mirt__augment_erase(t, seed, row, step, x);
-        return;
-    }
-    mirt__transform_draw(t, seed, row, step, drawn);
-    const double amount = mirt__transform_amount(t, drawn);
-    if (t->kind == MIRT_RANDOM_HUE || t->kind == MIRT_RANDOM_SATURATION)
-        mirt__augment_colors(t, (mirt__real)amount, x);
-    else mirt__augment_linear(t, amount, x);
+    if (!mirt__transform_applies(t, a->seed, a->row, a->step)) return;
+    mirt__transform_draw(t, a->seed, a->row, a->step, drawn);
+    for (int axis = 0; axis < 2; axis++) amount[axis] = (mirt__real)mirt__transform_amount(t, axis, drawn);
+    if (mirt__transform_linear(t->kind)) mirt__augment_linear(t, amount[0], x);
+    else if (t->kind == MIRT_RANDOM_ERASING) mirt__augment_erase(t, a, drawn, x);
+    else if (t->kind == MIRT_EQUALIZATION) mirt__augment_equalize(t, x);
+    else if (mirt__transform_colors(t->kind))
+        for (int64_t i = 0; i < pixels; i++) mirt__transform_color(t, amount[0], x + t->c * i);
+    else
+        for (int64_t i = 0; i < pixels * t->c; i++) x[i] = mirt__transform_level(t, amount, x[i]);
 }
 
 /* Ends kernels or their drivers. */
@@ -11061,81 +11250,133 @@ MIRT__KERNELS_END
 /* >>descriptions */
 
 typedef enum mirt__transform_reads {
-    MIRT__READS_FACTOR = 1, MIRT__READS_FACTORS = 2, MIRT__READS_SIZE = 4, MIRT__READS_RANGE = 8,
-    MIRT__READS_SHEAR = 16,
-    MIRT__READS_COLORS = 32, /* of three channels */
-    MIRT__READS_SHARE = 64,  /* {f, 0} is {0, f} */
-    MIRT__READS_SCALE = 128
+    MIRT__READS_SIZE = 1, MIRT__READS_RANGE = 2,
+    MIRT__READS_COLORS = 4,  /* of three channels */
+    MIRT__READS_GRAY = 8,    /* ... or one */
+    MIRT__READS_MEASURES = 16 /* a mean or extremes of each channel */
 } mirt__transform_reads;
-static const struct {
-    int reads;
-    float least, most; /* range of factors */
-} mirt__transform_table[MIRT__AUGMENTATION_COUNT] = {
-    {0, 0, 0}, /* random_flip */
-    {MIRT__READS_FACTOR, -1, 1}, /* random_rotation */
-    {MIRT__READS_FACTORS, -1, 1}, /* random_zoom */
-    {MIRT__READS_FACTORS, -1, 1}, /* random_translation */
-    {MIRT__READS_SIZE, 0, 0}, /* random_crop */
-    {MIRT__READS_SIZE, 0, 0}, /* center_crop */
-    {MIRT__READS_SIZE, 0, 0}, /* resizing */
-    {MIRT__READS_FACTOR | MIRT__READS_RANGE, 0, 1}, /* random_contrast */
-    {MIRT__READS_FACTOR | MIRT__READS_RANGE, -1, 1}, /* random_brightness */
-    {MIRT__READS_SHEAR, 0, 1}, /* random_shear */
-    {MIRT__READS_FACTOR | MIRT__READS_RANGE | MIRT__READS_COLORS | MIRT__READS_SHARE, 0, 1}, /* random_hue */
-    {MIRT__READS_FACTOR | MIRT__READS_RANGE | MIRT__READS_COLORS | MIRT__READS_SHARE, 0, 1}, /* random_saturation */
-    {MIRT__READS_FACTOR | MIRT__READS_RANGE | MIRT__READS_SHARE | MIRT__READS_SCALE, 0, 1}, /* random_erasing */
+static const unsigned char mirt__transform_table[MIRT__AUGMENTATION_COUNT] = {
+    0, /* random_flip */
+    0, /* random_rotation */
+    0, /* random_zoom */
+    0, /* random_translation */
+    MIRT__READS_SIZE, /* random_crop */
+    MIRT__READS_SIZE, /* center_crop */
+    MIRT__READS_SIZE, /* resizing */
+    MIRT__READS_RANGE | MIRT__READS_MEASURES, /* random_contrast */
+    MIRT__READS_RANGE, /* random_brightness */
+    0, /* random_shear */
+    MIRT__READS_RANGE | MIRT__READS_COLORS, /* random_hue */
+    MIRT__READS_RANGE | MIRT__READS_COLORS, /* random_saturation */
+    MIRT__READS_RANGE, /* random_erasing */
+    MIRT__READS_GRAY, /* random_grayscale */
+    MIRT__READS_RANGE, /* random_invert */
+    MIRT__READS_RANGE, /* solarization */
+    MIRT__READS_RANGE, /* random_posterization */
+    MIRT__READS_RANGE | MIRT__READS_GRAY, /* random_color_degeneration */
+    MIRT__READS_RANGE | MIRT__READS_MEASURES, /* auto_contrast */
+    MIRT__READS_RANGE, /* equalization */
 };
 
-/* {f, 0} means {-f, f}, or {f, f} for contrast, or {0, f}; a negative first number and 0 are a range. */
-MIRT__TRAINING bool mirt__transform_factor(const mirt_augmentation *d, const float factor[2], int axis,
+/* A range of factors: `least` and `most` it can have, what {f, 0} begins with unless -f is more, and the one of a
+   description without. */
+typedef struct mirt__transform_range {
+    mirt_augmentation_kind kind;
+    int axis;
+    size_t field;
+    float least, most, from, usual[2];
+} mirt__transform_range;
+
+/* Contrast's {f, 0} is {f, f}, and grayscale has one chance. */
+MIRT__TRAINING bool mirt__transform_factor(const mirt__transform_range *r, const float factor[2],
                                            mirt__transform *out) {
-    const float least = mirt__transform_table[d->kind].least, most = mirt__transform_table[d->kind].most;
+    const bool zooms = r->kind == MIRT_RANDOM_ZOOM, whole = r->kind == MIRT_RANDOM_POSTERIZATION;
     float low = factor[0], high = factor[1];
     for (int i = 0; i < 2; i++) {
-        if (factor[i] >= least && factor[i] <= most && !(d->kind == MIRT_RANDOM_ZOOM && factor[i] == -1)) continue;
-        return mirt__fail(MIRT_E_INVALID, "factor %g; it must lie within %g%s and %g", (double)factor[i], (double)least,
-                          d->kind == MIRT_RANDOM_ZOOM ? " (excluded)" : "", (double)most), false;
+        const bool lies = factor[i] >= r->least && factor[i] <= r->most && !(zooms && factor[i] == -1) &&
+                          !(whole && factor[i] != floorf(factor[i]));
+        if (lies || (i == 1 && factor[i] == 0)) continue;
+        return mirt__fail(MIRT_E_INVALID, "factor %g; it must lie within %g%s and %g%s", (double)factor[i],
+                          (double)r->least, zooms ? " (excluded)" : "", (double)r->most,
+                          whole ? ", and be a whole number" : ""),
+               false;
     }
-    if (d->kind == MIRT_RANDOM_CONTRAST) {
+    if (r->kind == MIRT_RANDOM_CONTRAST) {
         if (high == 0) high = low;
         low = -low;
-    } else if (high == 0 && low > 0 && (mirt__transform_table[d->kind].reads & MIRT__READS_SHARE)) {
+    } else if (r->kind == MIRT_RANDOM_GRAYSCALE) {
         high = low;
-        low = 0;
     } else if (high == 0 && low > 0) {
         high = low;
-        low = -low;
+        low = -low > r->from ? -low : r->from;
     } else if (low > high) {
         low = factor[1];
         high = factor[0];
     }
-    if (d->kind == MIRT_RANDOM_ZOOM && low <= -1)
+    if (zooms && low <= -1)
         return mirt__fail(MIRT_E_INVALID, "%g leaves nothing of the image when zooming in; it must be less than 1",
                           (double)factor[0]),
                false;
-    out->low[axis] = low;
-    out->high[axis] = high;
+    out->low[r->axis] = low;
+    out->high[r->axis] = high;
     return true;
 }
 
-/* Keras's defaults: any chance, and 0.02 to 0.33. */
-MIRT__TRAINING bool mirt__transform_erasing(const mirt_augmentation *d, mirt__transform *out) {
-    static const float any[2] = {0, 1}, some[2] = {0.02f, 0.33f};
-    const bool chance = d->factor[0] != 0 || d->factor[1] != 0, scale = d->scale[0] != 0 || d->scale[1] != 0;
-    if (d->fill_mode != MIRT_FILL_REFLECT && d->fill_mode != MIRT_FILL_CONSTANT) {
+MIRT__TRAINING bool mirt__transform_factors(const mirt_augmentation *d, mirt__transform *out) {
+#define MIRT__RANGE(kind, axis, field, least, most, from, usual, until) \
+    {MIRT_##kind, axis, offsetof(mirt_augmentation, field), least, most, from, {usual, until}}
+    static const mirt__transform_range ranges[] = {
+        MIRT__RANGE(RANDOM_ROTATION, 0, factor, -1, 1, -1, 0, 0),
+        MIRT__RANGE(RANDOM_ZOOM, 0, height_factor, -1, 1, -1, 0, 0),
+        MIRT__RANGE(RANDOM_ZOOM, 1, width_factor, -1, 1, -1, 0, 0),
+        MIRT__RANGE(RANDOM_TRANSLATION, 0, height_factor, -1, 1, -1, 0, 0),
+        MIRT__RANGE(RANDOM_TRANSLATION, 1, width_factor, -1, 1, -1, 0, 0),
+        MIRT__RANGE(RANDOM_CONTRAST, 0, factor, 0, 1, 0, 0, 0),
+        MIRT__RANGE(RANDOM_BRIGHTNESS, 0, factor, -1, 1, -1, 0, 0),
+        MIRT__RANGE(RANDOM_SHEAR, 0, y_factor, 0, 1, -1, 0, 0),
+        MIRT__RANGE(RANDOM_SHEAR, 1, x_factor, 0, 1, -1, 0, 0),
+        MIRT__RANGE(RANDOM_HUE, 0, factor, 0, 1, 0, 0, 0),
+        MIRT__RANGE(RANDOM_SATURATION, 0, factor, 0, 1, 0, 0, 0),
+        MIRT__RANGE(RANDOM_ERASING, 0, factor, 0, 1, 0, 1, 0),
+        MIRT__RANGE(RANDOM_ERASING, 1, scale, 0, 1, 0, 0.02f, 0.33f),
+        MIRT__RANGE(RANDOM_GRAYSCALE, 0, factor, 0, 1, 0, 0.5f, 0),
+        MIRT__RANGE(RANDOM_INVERT, 0, factor, 0, 1, 0, 1, 0),
+        MIRT__RANGE(SOLARIZATION, 0, addition_factor, 0, 1, 0, 0, 0),
+        MIRT__RANGE(SOLARIZATION, 1, threshold_factor, 0, 1, 0, 0, 0),
+        MIRT__RANGE(RANDOM_POSTERIZATION, 0, factor, 1, 8, 1, 0, 0),
+        MIRT__RANGE(RANDOM_COLOR_DEGENERATION, 0, factor, 0, 1, 0, 0, 0),
+    };
+#undef MIRT__RANGE
+    for (int i = 0; i < MIRT__COUNT(ranges); i++) {
+        const float *const factor = (const float *)((const char *)d + ranges[i].field);
+        const bool given = factor[0] != 0 || factor[1] != 0;
+        if (ranges[i].kind != d->kind) continue;
+        if (!mirt__transform_factor(&ranges[i], given ? factor : ranges[i].usual, out)) return false;
+    }
+    return true;
+}
+
+/* What only training reads. */
+MIRT__TRAINING bool mirt__transform_draws(const mirt_augmentation *d, mirt__transform *out) {
+    if (d->kind == MIRT_RANDOM_ERASING && d->fill_mode != MIRT_FILL_REFLECT && d->fill_mode != MIRT_FILL_CONSTANT) {
         return mirt__fail(MIRT_E_INVALID, "fill mode %d: erasing fills with noise, or by MIRT_FILL_CONSTANT",
                           (int)d->fill_mode),
                false;
     }
-    return mirt__transform_factor(d, chance ? d->factor : any, 0, out) &&
-           mirt__transform_factor(d, scale ? d->scale : some, 1, out);
+    if (d->kind == MIRT_EQUALIZATION) {
+        out->bins = d->bins ? d->bins : MIRT__TRANSFORM_BINS;
+        if (out->bins < 2 || out->bins > MIRT__TRANSFORM_BINS)
+            return mirt__fail(MIRT_E_INVALID, "%d bins; 2 to %d are possible", d->bins, MIRT__TRANSFORM_BINS), false;
+    }
+    out->paired = d->kind == MIRT_RANDOM_ZOOM && d->width_factor[0] == 0 && d->width_factor[1] == 0;
+    return mirt__transform_factors(d, out);
 }
 
 MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t w, int64_t c, mirt__transform *out) {
     memset(out, 0, sizeof *out);
     if ((int)d->kind < 0 || d->kind >= MIRT__AUGMENTATION_COUNT)
         return mirt__fail(MIRT_E_INVALID, "invalid augmentation (%d)", (int)d->kind), false;
-    const int reads = mirt__transform_table[d->kind].reads;
+    const int reads = mirt__transform_table[d->kind];
     out->kind = d->kind;
     out->mode = d->mode;
     out->fill = d->fill_mode;
@@ -11157,17 +11398,7 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
                           (int)d->interpolation),
                false;
     }
-    /* only training draws factors */
-    if (MIRT__TRAINS && (reads & MIRT__READS_FACTOR) && !mirt__transform_factor(d, d->factor, 0, out)) return false;
-    if (MIRT__TRAINS && (reads & MIRT__READS_FACTORS)) {
-        out->paired = d->kind == MIRT_RANDOM_ZOOM && d->width_factor[0] == 0 && d->width_factor[1] == 0;
-        if (!mirt__transform_factor(d, d->height_factor, 0, out) || !mirt__transform_factor(d, d->width_factor, 1, out))
-            return false;
-    }
-    if (MIRT__TRAINS && (reads & MIRT__READS_SHEAR) &&
-        (!mirt__transform_factor(d, d->y_factor, 0, out) || !mirt__transform_factor(d, d->x_factor, 1, out)))
-        return false;
-    if (MIRT__TRAINS && (reads & MIRT__READS_SCALE) && !mirt__transform_erasing(d, out)) return false;
+    if (MIRT__TRAINS && !mirt__transform_draws(d, out)) return false;
     if (reads & MIRT__READS_SIZE) {
         out->oh = d->height;
         out->ow = d->width ? d->width : d->height;
@@ -11186,9 +11417,9 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
                    false;
         }
     }
-    if (d->kind == MIRT_RANDOM_CONTRAST && c > MIRT__AUGMENT_CHANNELS)
+    if ((reads & MIRT__READS_MEASURES) && c > MIRT__AUGMENT_CHANNELS)
         return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__AUGMENT_CHANNELS), false;
-    if ((reads & MIRT__READS_COLORS) && c != 3)
+    if (((reads & MIRT__READS_COLORS) && c != 3) || ((reads & MIRT__READS_GRAY) && c != 3 && c != 1))
         return mirt__fail(MIRT_E_SHAPE, "takes red, green and blue, not %lld channels", (long long)c), false;
     if (h > INT32_MAX / c / w || out->oh > INT32_MAX / c / out->ow)
         return mirt__fail(MIRT_E_SHAPE, "images of 2^31 elements or more"), false;
@@ -11575,7 +11806,7 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
             else mirt__augment_to_real(x, dtype, (mirt__real *)y, t[i].h * t[i].w * t[i].c);
             real = (mirt__real *)y;
         }
-        for (int k = i; k < end && !pass.moves; k++) mirt__augment_values(&t[k], a->seed, a->row, a->step, real);
+        for (int k = i; k < end && !pass.moves; k++) mirt__augment_values(a, &t[k], real);
     }
     if (half && a->y_dtype == MIRT_UINT8)
         mirt__augment_to_bytes(real, (unsigned char *)a->y, last->oh * last->ow * last->c);
@@ -22773,28 +23004,38 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
 
 /* >>text */
 
-typedef enum mirt__augment_words {
-    MIRT__WORDS_FACTOR = 1, MIRT__WORDS_FACTORS, MIRT__WORDS_SIZE, MIRT__WORDS_NONE,
-    MIRT__WORDS_RANGE, MIRT__WORDS_SHEAR
-} mirt__augment_words;
+/* `field`: what the numbers after a name fill, in their order; 0: none. Without the numbers that it needs a transform
+   would do nothing. */
 static const struct {
     const char *name;
     mirt_augmentation_kind kind;
-    mirt__augment_words numbers;
+    bool needs, sizes; /* sizes: these are whole numbers */
+    size_t field[2];
 } mirt__augment_names[] = {
-    {"flip", MIRT_RANDOM_FLIP, MIRT__WORDS_NONE},
-    {"rotation", MIRT_RANDOM_ROTATION, MIRT__WORDS_FACTOR},
-    {"zoom", MIRT_RANDOM_ZOOM, MIRT__WORDS_FACTORS},
-    {"translation", MIRT_RANDOM_TRANSLATION, MIRT__WORDS_FACTORS},
-    {"crop", MIRT_RANDOM_CROP, MIRT__WORDS_SIZE},
-    {"center_crop", MIRT_CENTER_CROP, MIRT__WORDS_SIZE},
-    {"resizing", MIRT_RESIZING, MIRT__WORDS_SIZE},
-    {"contrast", MIRT_RANDOM_CONTRAST, MIRT__WORDS_FACTOR},
-    {"brightness", MIRT_RANDOM_BRIGHTNESS, MIRT__WORDS_FACTOR},
-    {"shear", MIRT_RANDOM_SHEAR, MIRT__WORDS_SHEAR},
-    {"hue", MIRT_RANDOM_HUE, MIRT__WORDS_RANGE},
-    {"saturation", MIRT_RANDOM_SATURATION, MIRT__WORDS_RANGE},
-    {"erasing", MIRT_RANDOM_ERASING, MIRT__WORDS_RANGE},
+#define MIRT__NAMED(name, kind, needs, sizes, first, second) {name, MIRT_##kind, needs, sizes, {first, second}}
+#define MIRT__AT(field) offsetof(mirt_augmentation, field)
+    MIRT__NAMED("flip", RANDOM_FLIP, false, false, 0, 0),
+    MIRT__NAMED("rotation", RANDOM_ROTATION, true, false, MIRT__AT(factor), 0),
+    MIRT__NAMED("zoom", RANDOM_ZOOM, true, false, MIRT__AT(height_factor), MIRT__AT(width_factor)),
+    MIRT__NAMED("translation", RANDOM_TRANSLATION, true, false, MIRT__AT(height_factor), MIRT__AT(width_factor)),
+    MIRT__NAMED("crop", RANDOM_CROP, true, true, MIRT__AT(height), MIRT__AT(width)),
+    MIRT__NAMED("center_crop", CENTER_CROP, true, true, MIRT__AT(height), MIRT__AT(width)),
+    MIRT__NAMED("resizing", RESIZING, true, true, MIRT__AT(height), MIRT__AT(width)),
+    MIRT__NAMED("contrast", RANDOM_CONTRAST, true, false, MIRT__AT(factor), 0),
+    MIRT__NAMED("brightness", RANDOM_BRIGHTNESS, true, false, MIRT__AT(factor), 0),
+    MIRT__NAMED("shear", RANDOM_SHEAR, true, false, MIRT__AT(x_factor), MIRT__AT(y_factor)),
+    MIRT__NAMED("hue", RANDOM_HUE, true, false, MIRT__AT(factor), MIRT__AT(factor[1])),
+    MIRT__NAMED("saturation", RANDOM_SATURATION, true, false, MIRT__AT(factor), MIRT__AT(factor[1])),
+    MIRT__NAMED("erasing", RANDOM_ERASING, false, false, MIRT__AT(factor), MIRT__AT(factor[1])),
+    MIRT__NAMED("grayscale", RANDOM_GRAYSCALE, false, false, MIRT__AT(factor), 0),
+    MIRT__NAMED("invert", RANDOM_INVERT, false, false, MIRT__AT(factor), MIRT__AT(factor[1])),
+    MIRT__NAMED("solarization", SOLARIZATION, true, false, MIRT__AT(addition_factor), MIRT__AT(threshold_factor)),
+    MIRT__NAMED("posterization", RANDOM_POSTERIZATION, true, false, MIRT__AT(factor), MIRT__AT(factor[1])),
+    MIRT__NAMED("color_degeneration", RANDOM_COLOR_DEGENERATION, true, false, MIRT__AT(factor), MIRT__AT(factor[1])),
+    MIRT__NAMED("auto_contrast", AUTO_CONTRAST, false, false, 0, 0),
+    MIRT__NAMED("equalization", EQUALIZATION, false, false, 0, 0),
+#undef MIRT__NAMED
+#undef MIRT__AT
 };
 
 /* The next word of *text, up to a ':', a ',' or the end, which is stored in `*ended`; false: it is too long. */
@@ -22806,8 +23047,8 @@ static bool mirt__augment_word(const char **text, char word[32], char *ended) {
     return size > 0 && size < 32;
 }
 
-/* Reads a word after the name: the `numbers`-th number, or a mode. */
-static bool mirt__augment_value(const char *word, mirt__augment_words reads, int numbers, mirt_augmentation *out) {
+/* Reads a word after name number `name`: the `numbers`-th number, or a mode. */
+static bool mirt__augment_value(const char *word, int name, int numbers, mirt_augmentation *out) {
     static const char *const modes[] = {"both", "horizontal", "vertical"},
                       *const fills[] = {"reflect", "constant", "wrap", "nearest"};
     char *end;
@@ -22821,21 +23062,15 @@ static bool mirt__augment_value(const char *word, mirt__augment_words reads, int
         return out->fill_mode = MIRT_FILL_CONSTANT, true;
     if (out->kind == MIRT_RESIZING && strcmp(word, "nearest") == 0) return out->interpolation = MIRT_NEAREST, true;
     const float value = strtof(word, &end);
-    if (*end || !isfinite(value) || reads == MIRT__WORDS_NONE || numbers > (reads == MIRT__WORDS_FACTOR ? 0 : 1))
-        return false;
-    if (reads == MIRT__WORDS_FACTOR) {
-        out->factor[0] = value;
-    } else if (reads == MIRT__WORDS_RANGE) {
-        out->factor[numbers] = value;
-    } else if (reads == MIRT__WORDS_SHEAR) {
-        (numbers ? out->y_factor : out->x_factor)[0] = value;
-    } else if (reads == MIRT__WORDS_SIZE) {
-        if (!(value >= 1 && value <= 65536 && value == floorf(value))) return false;
-        *(numbers ? &out->width : &out->height) = (int)value;
-    } else {
-        out->width_factor[0] = value;
-        if (!numbers) out->height_factor[0] = value;
+    const size_t field = numbers < 2 ? mirt__augment_names[name].field[numbers] : 0;
+    if (*end || !isfinite(value) || !field) return false;
+    if (!mirt__augment_names[name].sizes) {
+        memcpy((char *)out + field, &value, sizeof value);
+        return true;
     }
+    if (!(value >= 1 && value <= 65536 && value == floorf(value))) return false;
+    const int size = (int)value;
+    memcpy((char *)out + field, &size, sizeof size);
     return true;
 }
 
@@ -22844,7 +23079,6 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     char name[32], word[32];
     const int most = MIRT__COUNT(mirt__augment_names);
     int i = 0, numbers = 0;
-    mirt__augment_words wants;
     mirt__transform checked;
     const bool named = mirt__augment_word(text, name, ended);
     mirt__suggestion guess = {name, NULL, ""};
@@ -22854,25 +23088,24 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     if (!named || i == most)
         return mirt__fail(MIRT_E_INVALID, "\"%s\" is not an augmentation%s", name, mirt__did_you_mean(&guess)), false;
     out->kind = mirt__augment_names[i].kind;
-    wants = mirt__augment_names[i].numbers;
+    const bool sizes = mirt__augment_names[i].sizes, flips = out->kind == MIRT_RANDOM_FLIP;
     while (*ended == ':') {
-        if (!mirt__augment_word(text, word, ended) || !mirt__augment_value(word, wants, numbers, out)) {
-            return mirt__fail(MIRT_E_INVALID, "augmentation %s: invalid value \"%s\"; write %s:%s", name, word,
-                              name,
-                              wants == MIRT__WORDS_NONE   ? "horizontal or :vertical"
-                              : wants == MIRT__WORDS_SIZE ? "224 or :224:160"
-                                                          : "0.1"),
+        if (!mirt__augment_word(text, word, ended) || !mirt__augment_value(word, i, numbers, out)) {
+            return mirt__fail(MIRT_E_INVALID, "augmentation %s: invalid value \"%s\"; write %s%s", name, word, name,
+                              flips                                 ? ":horizontal or :vertical"
+                              : sizes                               ? ":224 or :224:160"
+                              : mirt__augment_names[i].field[0] ? ":0.1"
+                                                                    : ""),
                    false;
         }
         numbers += (word[0] >= '0' && word[0] <= '9') || word[0] == '-' || word[0] == '+' || word[0] == '.';
     }
-    if (!numbers && wants != MIRT__WORDS_NONE && out->kind != MIRT_RANDOM_ERASING) {
+    if (!numbers && mirt__augment_names[i].needs) {
         return mirt__fail(MIRT_E_INVALID, "augmentation %s needs a value, such as %s:%s", name, name,
-                          wants == MIRT__WORDS_SIZE ? "224" : "0.1"),
+                          sizes ? "224" : "0.1"),
                false;
     }
-    /* A zoom by one number keeps the aspect ratio. */
-    if (numbers == 1 && out->kind == MIRT_RANDOM_ZOOM) out->width_factor[0] = 0;
+    if (numbers == 1 && out->kind == MIRT_RANDOM_TRANSLATION) out->width_factor[0] = out->height_factor[0];
     return mirt__transform_of(out, 1, 1, 3, &checked) || (mirt__fail_at("augmentation %s", name), false);
 }
 
@@ -22996,7 +23229,7 @@ static double mirt__mix_beta(const mirt__transform *t, double alpha, uint64_t se
     const uint32_t tries = 64;
     for (uint32_t block = 1; block <= tries; block++) {
         uint32_t word[4];
-        mirt__transform_words(t, seed, row, step, block, word);
+        mirt__transform_words(t->key, seed, row, step, block, word);
         for (int i = 0; i < 4; i += 2) {
             const double x = mirt__mix_log(((double)word[i] + 0.5) / 4294967296.0) / alpha,
                          y = mirt__mix_log(((double)word[i + 1] + 0.5) / 4294967296.0) / alpha, most = x > y ? x : y,
@@ -23015,7 +23248,7 @@ static void mirt__mix_draw(const mirt__mix_dataset *mix, uint64_t row, mirt__mix
     double drawn[4];
     mirt__dataset_repeats(mix->base.source, &pass);
     const uint64_t step = (uint64_t)mix->base.epoch + (pass << 32);
-    mirt__transform_words(t, seed, row, step, 0, word);
+    mirt__transform_words(t->key, seed, row, step, 0, word);
     mirt__transform_units(word, drawn);
     out->partner = (int64_t)((uint64_t)word[0] * (uint64_t)mix->partners >> 32);
     const double alpha = mirt__transform_between(t, 0, drawn[1]) + (mix->cuts ? 1e-6 : 0);
@@ -39556,8 +39789,11 @@ MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
     X(max_pool2d) X(average_pool2d) X(global_average_pool2d) X(global_max_pool2d) \
     X(adaptive_average_pool2d) X(adaptive_max_pool2d) \
     X(zero_padding2d) X(cropping2d) X(up_sampling2d) \
+    /* augmentations, by their kinds */ \
     X(random_flip) X(random_rotation) X(random_zoom) X(random_translation) X(random_crop) X(center_crop) X(resizing) \
     X(random_contrast) X(random_brightness) X(random_shear) X(random_hue) X(random_saturation) X(random_erasing) \
+    X(random_grayscale) X(random_invert) X(solarization) X(random_posterization) X(random_color_degeneration) \
+    X(auto_contrast) X(equalization) \
     X(batch_norm) X(layer_norm) X(rms_norm) X(group_norm) X(unit_normalization) \
     X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate)
 
@@ -39600,6 +39836,8 @@ MIRT__LAYER_LIST(MIRT__LAYER_EXTERN)
         return add(&mirt__##layer##_layer, x, desc, desc ? desc->name : NULL); \
     }
 
+/* The class of layer MIRT__NUMBER_OF_LAYER_NAME. */
+MIRT__LIB const mirt__layer_class *mirt__layer_class_at(int number);
 /* Adds a layer of class `cls` on x; NULL for NULL. */
 MIRT__LIB mirt_tensor *mirt__layer_on(const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name);
 /* The same for a class whose description is required. */
@@ -40479,10 +40717,83 @@ static mirt_tensor *mirt__resized(mirt_tensor *x, const mirt_augmentation *desc)
     return mirt__resized_axis(mirt__resized_axis(x, desc, 1, (int)t.oh), desc, 2, (int)t.ow);
 }
 
-static mirt_tensor *mirt__augmented(mirt__layer *layer, mirt_tensor *x, mirt_augmentation_kind kind) {
+/* Each channel from its extremes to the value range, unless they are the same number. */
+static mirt_tensor *mirt__auto_contrasted(mirt_tensor *x, const mirt__transform *t) {
+    const unsigned pixels = 1u << 1 | 1u << 2;
+    mirt_tensor *const least = mirt_reduce_min(x, pixels, true), *const most = mirt_reduce_max(x, pixels, true);
+    mirt_tensor *const unit = mirt_divide(mirt_subtract(x, least), mirt_subtract(most, least));
+    return mirt_where(mirt_less(least, most), mirt_scale(unit, t->range[1] - t->range[0], t->range[0]), x);
+}
+
+#define MIRT__AUGMENT_FIELD(name, kind) {#name, MIRT__FIELD_##kind, offsetof(mirt_augmentation, name), false}
+#define MIRT__FILLING \
+    MIRT__AUGMENT_FIELD(fill_mode, FILL), MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION), \
+        MIRT__AUGMENT_FIELD(fill_value, FLOAT)
+static const mirt__field mirt__flip_fields[] = {MIRT__AUGMENT_FIELD(mode, FLIP)};
+static const mirt__field mirt__rotation_fields[] = {MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__FILLING};
+static const mirt__field mirt__zoom_fields[] = {MIRT__AUGMENT_FIELD(height_factor, FLOAT2),
+                                                MIRT__AUGMENT_FIELD(width_factor, FLOAT2), MIRT__FILLING};
+static const mirt__field mirt__resizing_fields[] = {MIRT__AUGMENT_FIELD(height, INT), MIRT__AUGMENT_FIELD(width, INT),
+                                                    MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION),
+                                                    MIRT__AUGMENT_FIELD(crop_to_aspect_ratio, BOOL),
+                                                    MIRT__AUGMENT_FIELD(antialias, BOOL)};
+static const mirt__field mirt__values_fields[] = {MIRT__AUGMENT_FIELD(factor, FLOAT2),
+                                                  MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
+static const mirt__field mirt__shear_fields[] = {MIRT__AUGMENT_FIELD(x_factor, FLOAT2),
+                                                 MIRT__AUGMENT_FIELD(y_factor, FLOAT2), MIRT__FILLING};
+static const mirt__field mirt__erasing_fields[] = {
+    MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(scale, FLOAT2), MIRT__AUGMENT_FIELD(fill_mode, FILL),
+    MIRT__AUGMENT_FIELD(fill_value, FLOAT), MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
+static const mirt__field mirt__level_fields[] = {
+    MIRT__AUGMENT_FIELD(addition_factor, FLOAT2), MIRT__AUGMENT_FIELD(threshold_factor, FLOAT2),
+    MIRT__AUGMENT_FIELD(value_range, FLOAT2), MIRT__AUGMENT_FIELD(bins, INT)};
+#undef MIRT__AUGMENT_FIELD
+#undef MIRT__FILLING
+
+/* By their kinds: layer, class, its fields in one of the lists above, from the first one on. */
+#define MIRT__AUGMENTATIONS(X) \
+    X(random_flip, "RandomFlip", flip, 0, 1) \
+    X(random_rotation, "RandomRotation", rotation, 0, 4) \
+    X(random_zoom, "RandomZoom", zoom, 0, 5) \
+    X(random_translation, "RandomTranslation", zoom, 0, 5) \
+    X(random_crop, "RandomCrop", resizing, 0, 2) \
+    X(center_crop, "CenterCrop", resizing, 0, 2) \
+    X(resizing, "Resizing", resizing, 0, 5) \
+    X(random_contrast, "RandomContrast", values, 0, 2) \
+    X(random_brightness, "RandomBrightness", values, 0, 2) \
+    X(random_shear, "RandomShear", shear, 0, 5) \
+    X(random_hue, "RandomHue", values, 0, 2) \
+    X(random_saturation, "RandomSaturation", values, 0, 2) \
+    X(random_erasing, "RandomErasing", erasing, 0, 5) \
+    X(random_grayscale, "RandomGrayscale", values, 0, 1) \
+    X(random_invert, "RandomInvert", values, 0, 2) \
+    X(solarization, "Solarization", level, 0, 3) \
+    X(random_posterization, "RandomPosterization", values, 0, 2) \
+    X(random_color_degeneration, "RandomColorDegeneration", values, 0, 2) \
+    X(auto_contrast, "AutoContrast", level, 2, 1) \
+    X(equalization, "Equalization", level, 2, 2)
+
+static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x);
+#define MIRT__AUGMENT_CLASS(name, class_name, fields, first, count) \
+    MIRT__TABLE mirt__layer_class mirt__##name##_layer = { \
+        class_name, #name, 1, 1, &mirt__##fields##_fields[first], count, sizeof(mirt_augmentation), \
+        mirt__augmentation_build, NULL, NULL}; \
+    MIRT__LAYER_LISTED(name);
+MIRT__AUGMENTATIONS(MIRT__AUGMENT_CLASS)
+#undef MIRT__AUGMENT_CLASS
+MIRT__STATIC_ASSERT(MIRT__NUMBER_OF_LAYER_equalization - MIRT__NUMBER_OF_LAYER_random_flip ==
+                        (int)MIRT__AUGMENTATION_COUNT - 1, "layers are in the order of kinds");
+
+static const mirt__layer_class *mirt__augmentation_class(int kind) {
+    return mirt__layer_class_at(MIRT__NUMBER_OF_LAYER_random_flip + kind);
+}
+
+static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x) {
     mirt_augmentation *d = (mirt_augmentation *)layer->desc;
     mirt__transform t;
-    d->kind = kind;
+    int of = 0;
+    while (mirt__augmentation_class(of) != layer->cls) of++;
+    const mirt_augmentation_kind kind = d->kind = (mirt_augmentation_kind)of;
     const bool filters = kind == MIRT_RESIZING && (d->antialias || (d->interpolation > MIRT_NEAREST &&
                                                                     d->interpolation < MIRT__INTERPOLATION_COUNT &&
                                                                     d->interpolation != MIRT_AREA));
@@ -40495,61 +40806,27 @@ static mirt_tensor *mirt__augmented(mirt__layer *layer, mirt_tensor *x, mirt_aug
         mirt__fail(MIRT_E_SHAPE, "takes a batch");
         return NULL;
     }
+    if (kind == MIRT_AUTO_CONTRAST) return mirt__auto_contrasted(x, &t);
     t.key = mirt__hash(layer->name);
     return kind == MIRT_CENTER_CROP || kind == MIRT_RESIZING ? mirt__fit_op(x, &t) : mirt__augment_op(x, &t);
 }
 
-#define MIRT__AUGMENT_FIELD(name, kind) {#name, MIRT__FIELD_##kind, offsetof(mirt_augmentation, name), false}
-#define MIRT__FILLING \
-    MIRT__AUGMENT_FIELD(fill_mode, FILL), MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION), \
-        MIRT__AUGMENT_FIELD(fill_value, FLOAT)
-static const mirt__field mirt__flip_fields[] = {MIRT__AUGMENT_FIELD(mode, FLIP)};
-static const mirt__field mirt__rotation_fields[] = {MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__FILLING};
-static const mirt__field mirt__zoom_fields[] = {MIRT__AUGMENT_FIELD(height_factor, FLOAT2),
-                                                MIRT__AUGMENT_FIELD(width_factor, FLOAT2), MIRT__FILLING};
-static const mirt__field mirt__crop_fields[] = {MIRT__AUGMENT_FIELD(height, INT), MIRT__AUGMENT_FIELD(width, INT)};
-static const mirt__field mirt__resizing_fields[] = {MIRT__AUGMENT_FIELD(height, INT), MIRT__AUGMENT_FIELD(width, INT),
-                                                    MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION),
-                                                    MIRT__AUGMENT_FIELD(crop_to_aspect_ratio, BOOL),
-                                                    MIRT__AUGMENT_FIELD(antialias, BOOL)};
-static const mirt__field mirt__values_fields[] = {MIRT__AUGMENT_FIELD(factor, FLOAT2),
-                                                  MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
-static const mirt__field mirt__shear_fields[] = {MIRT__AUGMENT_FIELD(x_factor, FLOAT2),
-                                                 MIRT__AUGMENT_FIELD(y_factor, FLOAT2), MIRT__FILLING};
-static const mirt__field mirt__erasing_fields[] = {
-    MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(scale, FLOAT2), MIRT__AUGMENT_FIELD(fill_mode, FILL),
-    MIRT__AUGMENT_FIELD(fill_value, FLOAT), MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
-#undef MIRT__AUGMENT_FIELD
-#undef MIRT__FILLING
+static mirt_tensor *mirt__augmentation_on(mirt_tensor *x, const mirt_augmentation *desc, int kind) {
+    return mirt__layer_on(mirt__augmentation_class(kind), x, desc, desc ? desc->name : NULL);
+}
 
-#define MIRT__AUGMENT_LAYER(layer_name, class_name, kind, fields) \
-    static mirt_tensor *mirt__##layer_name##_build(mirt__layer *layer, mirt_tensor *x) { \
-        return mirt__augmented(layer, x, kind); \
-    } \
-    MIRT__LAYER(layer_name, class_name, #layer_name, 1, 1, fields, mirt_augmentation); \
-    MIRT__LAYER_FUNCTION(mirt_##layer_name, layer_name, mirt_augmentation, mirt__layer_on)
-MIRT__AUGMENT_LAYER(random_flip, "RandomFlip", MIRT_RANDOM_FLIP, mirt__flip_fields)
-MIRT__AUGMENT_LAYER(random_rotation, "RandomRotation", MIRT_RANDOM_ROTATION, mirt__rotation_fields)
-MIRT__AUGMENT_LAYER(random_zoom, "RandomZoom", MIRT_RANDOM_ZOOM, mirt__zoom_fields)
-MIRT__AUGMENT_LAYER(random_translation, "RandomTranslation", MIRT_RANDOM_TRANSLATION, mirt__zoom_fields)
-MIRT__AUGMENT_LAYER(random_crop, "RandomCrop", MIRT_RANDOM_CROP, mirt__crop_fields)
-MIRT__AUGMENT_LAYER(center_crop, "CenterCrop", MIRT_CENTER_CROP, mirt__crop_fields)
-MIRT__AUGMENT_LAYER(resizing, "Resizing", MIRT_RESIZING, mirt__resizing_fields)
-MIRT__AUGMENT_LAYER(random_contrast, "RandomContrast", MIRT_RANDOM_CONTRAST, mirt__values_fields)
-MIRT__AUGMENT_LAYER(random_brightness, "RandomBrightness", MIRT_RANDOM_BRIGHTNESS, mirt__values_fields)
-MIRT__AUGMENT_LAYER(random_shear, "RandomShear", MIRT_RANDOM_SHEAR, mirt__shear_fields)
-MIRT__AUGMENT_LAYER(random_hue, "RandomHue", MIRT_RANDOM_HUE, mirt__values_fields)
-MIRT__AUGMENT_LAYER(random_saturation, "RandomSaturation", MIRT_RANDOM_SATURATION, mirt__values_fields)
-MIRT__AUGMENT_LAYER(random_erasing, "RandomErasing", MIRT_RANDOM_ERASING, mirt__erasing_fields)
-#undef MIRT__AUGMENT_LAYER
+#define MIRT__AUGMENT_FUNCTION(name, class_name, fields, first, count) \
+    MIRT_API mirt_tensor *mirt_##name(mirt_tensor *x, const mirt_augmentation *desc) { \
+        return mirt__augmentation_on(x, desc, MIRT__NUMBER_OF_LAYER_##name - MIRT__NUMBER_OF_LAYER_random_flip); \
+    }
+MIRT__AUGMENTATIONS(MIRT__AUGMENT_FUNCTION)
+#undef MIRT__AUGMENT_FUNCTION
+#undef MIRT__AUGMENTATIONS
 
 MIRT_API mirt_tensor *mirt_augmentation_layer(mirt_tensor *x, const mirt_augmentation *desc) {
-    static mirt_tensor *(*const layer[MIRT__AUGMENTATION_COUNT])(mirt_tensor *, const mirt_augmentation *) = {
-        mirt_random_flip, mirt_random_rotation, mirt_random_zoom,     mirt_random_translation, mirt_random_crop,
-        mirt_center_crop, mirt_resizing,        mirt_random_contrast, mirt_random_brightness,  mirt_random_shear,
-        mirt_random_hue,  mirt_random_saturation, mirt_random_erasing};
     if (!x) return NULL;
-    if (desc && (int)desc->kind >= 0 && desc->kind < MIRT__AUGMENTATION_COUNT) return layer[desc->kind](x, desc);
+    if (desc && (int)desc->kind >= 0 && desc->kind < MIRT__AUGMENTATION_COUNT)
+        return mirt__augmentation_on(x, desc, (int)desc->kind);
     mirt__fail(MIRT_E_INVALID, "mirt_augmentation_layer: no description, or an invalid kind");
     mirt__graph_poison(x->node->graph);
     return NULL;
@@ -41141,12 +41418,15 @@ MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term) {
 #undef MIRT__NAME_BYTES
 #undef MIRT__MAX_LAYERS
 
-MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const mirt_strategy *strategy, const char *class_name) {
 #define MIRT__LAYER_ADDRESS(name) &mirt__##name##_layer,
-    static const mirt__layer_class *const table[] = {MIRT__LAYER_LIST(MIRT__LAYER_ADDRESS)};
+static const mirt__layer_class *const mirt__layer_table[] = {MIRT__LAYER_LIST(MIRT__LAYER_ADDRESS)};
 #undef MIRT__LAYER_ADDRESS
-    for (int i = 0; i < MIRT__COUNT(table); i++) {
-        if (strcmp(table[i]->class_name, class_name) == 0) return table[i];
+
+MIRT__LIB const mirt__layer_class *mirt__layer_class_at(int number) { return mirt__layer_table[number]; }
+
+MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const mirt_strategy *strategy, const char *class_name) {
+    for (int i = 0; i < MIRT__COUNT(mirt__layer_table); i++) {
+        if (strcmp(mirt__layer_table[i]->class_name, class_name) == 0) return mirt__layer_table[i];
     }
     const mirt__layer_class *cls = strategy ? strategy->layer_classes : NULL;
     while (cls && strcmp(cls->class_name, class_name) != 0) cls = cls->next;

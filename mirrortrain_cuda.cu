@@ -4815,7 +4815,7 @@ typedef struct mirt__cu_augment {
     mirt_fill_mode fill;
     bool nearest;
     float value;
-    float *mean;                                /* [images][c], of contrast */
+    float *measured;                            /* of each channel of each image */
     int h, w, line, c, oh, ow, at_y,
         at_x; /* the part of x that is read begins at (at_y, at_x); line: numbers in a row of x */
     int64_t x_image, y_image;                   /* numbers in images */
@@ -4825,6 +4825,10 @@ typedef struct mirt__cu_augment {
 
 /* >>what is drawn */
 
+/* Whether it needs statistics of each channel, two numbers. */
+static inline __host__ __device__ bool mirt__cu_augment_measures(mirt_augmentation_kind kind) {
+    return kind == MIRT_RANDOM_CONTRAST || kind == MIRT_AUTO_CONTRAST;
+}
 static inline __device__ void mirt__cu_augment_draw(const mirt__cu_augment &a, int k, int64_t image, double out[4]) {
     mirt__transform_draw(&a.transform[k], a.numbers->seed, a.numbers->first_row + (uint64_t)image, a.numbers->step,
                          out);
@@ -4915,85 +4919,125 @@ template <class T> static __global__ __launch_bounds__(256) void mirt__cu_augmen
 
 /* >>values */
 
-/* The mean of each channel of image blockIdx.x; thread t has channel t % c of every some pixels. */
-static __global__ __launch_bounds__(256) void mirt__cu_augment_means(mirt__cu_augment a) {
-    MIRT_SHARED(double, room, 256);
-    const int t = (int)threadIdx.x, threads = 256 / a.c * a.c;
-    const int64_t image = blockIdx.x;
-    double sum = 0;
-    for (int64_t i = t; t < threads && i < a.x_image; i += threads)
-        sum += (double)mirt__cu_load(a.x, a.x_dtype, image * a.x_image + i);
-    room[t] = sum;
-    __syncthreads();
-    if (t >= a.c) return;
-    for (int i = t + a.c; i < threads; i += a.c) sum += room[i];
-    a.mean[image * a.c + t] = (float)(sum / (double)(a.x_image / a.c));
-}
-/* (x - mean) * factor + mean + shift, clipped. */
-static __global__ __launch_bounds__(256) void mirt__cu_augment_values(mirt__cu_augment a) {
-    MIRT_SHARED(float, drawn, 2);
-    MIRT_SHARED(float, mean, MIRT__CU_AUGMENT_CHANNELS);
-    const int64_t image = mirt__cu_divide32(blockIdx.x, a.by_parts);
-    const int part = (int)(blockIdx.x - image * a.parts), each = MIRT__CU_AUGMENT_PIXELS, begin = part * each;
-    const int end = a.x_image - begin < each ? (int)a.x_image : begin + each, c = a.mean ? a.c : 1;
+/* What pass a.first draws for one image. */
+typedef struct mirt__cu_augment_drawn {
+    uint64_t seed, row, step;
+    double numbers[4];
+    float amount[2];
+    bool applies;
+} mirt__cu_augment_drawn;
+
+static inline __device__ void mirt__cu_augment_begin(const mirt__cu_augment &a, int64_t image,
+                                                     mirt__cu_augment_drawn *out) {
     const mirt__transform &t = a.transform[a.first];
-    const float low = t.range[0], high = t.range[1];
-    if (threadIdx.x == 0) {
-        double numbers[4];
-        mirt__cu_augment_draw(a, a.first, image, numbers);
-        const float amount = (float)mirt__transform_amount(&t, numbers);
-        drawn[0] = a.mean ? amount : 1.0f;
-        drawn[1] = a.mean ? 0.0f : amount;
-    }
-    if ((int)threadIdx.x < c) mean[threadIdx.x] = a.mean ? a.mean[image * a.c + threadIdx.x] : 0.0f;
-    __syncthreads();
-    const float factor = drawn[0], shift = drawn[1];
-    for (int i = begin + (int)threadIdx.x; i < end; i += (int)blockDim.x) {
-        const float x = mirt__cu_load(a.x, a.x_dtype, image * a.x_image + i),
-                    middle = mean[c > 1 ? i - (int)mirt__cu_divide32((uint32_t)i, a.by_line) * c : 0];
-        const float v = __fadd_rn(__fadd_rn(__fmul_rn(x - middle, factor), middle), shift);
-        a.y[image * a.x_image + i] = v < low ? low : v > high ? high : v;
-    }
+    out->seed = a.numbers->seed;
+    out->row = a.numbers->first_row + (uint64_t)image;
+    out->step = a.numbers->step;
+    out->applies = mirt__transform_applies(&t, out->seed, out->row, out->step);
+    mirt__transform_draw(&t, out->seed, out->row, out->step, out->numbers);
+    for (int k = 0; k < 2; k++) out->amount[k] = (float)mirt__transform_amount(&t, k, out->numbers);
 }
 
-/* Hue or saturation. */
-static __global__ __launch_bounds__(256) void mirt__cu_augment_colors(mirt__cu_augment a) {
-    MIRT_SHARED(float, amount, 1);
-    const int64_t image = mirt__cu_divide32(blockIdx.x, a.by_parts);
-    const int part = (int)(blockIdx.x - image * a.parts), each = MIRT__CU_AUGMENT_PIXELS, begin = part * each;
-    const int pixels = (int)(a.x_image / 3), end = pixels - begin < each ? pixels : begin + each;
-    const mirt__transform &t = a.transform[a.first];
-    if (threadIdx.x == 0) {
-        double numbers[4];
-        mirt__cu_augment_draw(a, a.first, image, numbers);
-        amount[0] = (float)mirt__transform_amount(&t, numbers);
+/* The mean of each channel of image blockIdx.x, or its least and greatest number; thread t has channel t % c of every
+   some pixels. */
+static __global__ __launch_bounds__(256) void mirt__cu_augment_statistics(mirt__cu_augment a) {
+    MIRT_SHARED(double, sums, 256);
+    MIRT_SHARED(double, more, 256);
+    const int t = (int)threadIdx.x, threads = 256 / a.c * a.c;
+    const int64_t image = blockIdx.x;
+    const bool extremes = a.transform[a.first].kind == MIRT_AUTO_CONTRAST;
+    double sum = extremes ? INFINITY : 0, most = -INFINITY;
+    for (int64_t i = t; t < threads && i < a.x_image; i += threads) {
+        const double x = (double)mirt__cu_load(a.x, a.x_dtype, image * a.x_image + i);
+        sum = !extremes ? sum + x : x < sum ? x : sum;
+        most = x > most ? x : most;
     }
+    sums[t] = sum;
+    more[t] = most;
     __syncthreads();
-    for (int i = begin + (int)threadIdx.x; i < end; i += (int)blockDim.x) {
-        const int64_t at = image * a.x_image + 3 * (int64_t)i;
-        float rgb[3];
-        for (int j = 0; j < 3; j++) rgb[j] = mirt__cu_load(a.x, a.x_dtype, at + j);
-        mirt__transform_color(&t, amount[0], rgb);
-        for (int j = 0; j < 3; j++) a.y[at + j] = rgb[j];
+    if (t >= a.c) return;
+    for (int i = t + a.c; i < threads; i += a.c) {
+        sum = !extremes ? sum + sums[i] : sums[i] < sum ? sums[i] : sum;
+        most = more[i] > most ? more[i] : most;
     }
+    float *const to = a.measured + (image * a.c + t) * 2;
+    to[0] = (float)(extremes ? sum : sum / (double)(a.x_image / a.c));
+    to[1] = (float)most;
 }
-static __global__ __launch_bounds__(256) void mirt__cu_augment_erase(mirt__cu_augment a) {
+/* What the numbers of channel blockIdx.y of image blockIdx.x become, by their bin; the first is negative: they stay. */
+static __global__ __launch_bounds__(256) void mirt__cu_augment_levels(mirt__cu_augment a) {
+    MIRT_SHARED(int32_t, count, MIRT__TRANSFORM_BINS);
+    const mirt__transform &t = a.transform[a.first];
+    const int64_t image = blockIdx.x;
+    float *const to = a.measured + (image * a.c + blockIdx.y) * (MIRT__TRANSFORM_BINS + 1);
+    count[threadIdx.x] = 0;
+    __syncthreads();
+    for (int64_t i = blockIdx.y + (int64_t)threadIdx.x * a.c; i < a.x_image; i += (int64_t)blockDim.x * a.c)
+        atomicAdd(&count[mirt__transform_bin(&t, mirt__cu_load(a.x, a.x_dtype, image * a.x_image + i))], 1);
+    __syncthreads();
+    if (threadIdx.x == 0) to[0] = mirt__transform_equalized(&t, count, to + 1) ? 1.0f : -1.0f;
+}
+/* Number i of an image that is changed, whose channel is j. */
+static inline __device__ float mirt__cu_augment_value(const mirt__cu_augment &a, const mirt__transform &t,
+                                                      const mirt__cu_augment_drawn &d, const mirt__transform_line *line,
+                                                      const int64_t part[4], int64_t image, int i, float x) {
+    if (t.kind == MIRT_EQUALIZATION) {
+        const float *const level = a.measured + (image * a.c + i % a.c) * (MIRT__TRANSFORM_BINS + 1);
+        return level[0] < 0 ? x : level[1 + mirt__transform_bin(&t, x)];
+    }
+    if (t.kind == MIRT_RANDOM_ERASING) {
+        const int pixel = i / a.c, row = pixel / (int)t.w, column = pixel - row * (int)t.w;
+        uint32_t word[4];
+        if (row < part[0] || row >= part[1] || column < part[2] || column >= part[3]) return x;
+        mirt__transform_words(t.key, d.seed, d.row, d.step, (uint32_t)(2 + i / 4), word);
+        return mirt__transform_erased(&t, word[i % 4]);
+    }
+    return line ? mirt__transform_linear_of(line, x) : mirt__transform_level(&t, d.amount, x);
+}
+/* Each number by itself. */
+static __global__ __launch_bounds__(256) void mirt__cu_augment_values(mirt__cu_augment a) {
+    MIRT_SHARED(mirt__cu_augment_drawn, drawn, 1);
+    MIRT_SHARED(mirt__transform_line, line, MIRT__CU_AUGMENT_CHANNELS);
     MIRT_SHARED(int64_t, erased, 4);
     const int64_t image = mirt__cu_divide32(blockIdx.x, a.by_parts);
     const int part = (int)(blockIdx.x - image * a.parts), each = MIRT__CU_AUGMENT_PIXELS, begin = part * each;
     const int end = a.x_image - begin < each ? (int)a.x_image : begin + each;
     const mirt__transform &t = a.transform[a.first];
-    const uint64_t seed = a.numbers->seed, row = a.numbers->first_row + (uint64_t)image, step = a.numbers->step;
-    if (threadIdx.x == 0 && !mirt__transform_part(&t, seed, row, step, erased)) erased[1] = erased[0];
+    const bool linear = mirt__transform_linear(t.kind), measures = mirt__cu_augment_measures(t.kind);
+    const int c = measures ? a.c : 1;
+    if (threadIdx.x == 0) {
+        mirt__cu_augment_begin(a, image, drawn);
+        if (t.kind == MIRT_RANDOM_ERASING) mirt__transform_part(&t, drawn->numbers, erased);
+    }
+    __syncthreads();
+    if (linear && (int)threadIdx.x < c) {
+        const float *const stat = a.measured + (image * a.c + threadIdx.x) * 2;
+        line[threadIdx.x] =
+            mirt__transform_line_of(&t, drawn->amount[0], measures ? stat[0] : 0.0f, measures ? stat[1] : 0.0f);
+    }
     __syncthreads();
     for (int i = begin + (int)threadIdx.x; i < end; i += (int)blockDim.x) {
-        const int pixel = i / a.c, y = pixel / (int)t.w, x = pixel - y * (int)t.w;
-        float v = mirt__cu_load(a.x, a.x_dtype, image * a.x_image + i), four[4];
-        if (y >= erased[0] && y < erased[1] && x >= erased[2] && x < erased[3]) {
-            mirt__transform_erased(&t, seed, row, step, (uint32_t)(i / 4), four);
-            v = four[i % 4];
-        }
-        a.y[image * a.x_image + i] = v;
+        const int64_t at = image * a.x_image + i;
+        const float x = mirt__cu_load(a.x, a.x_dtype, at);
+        const int j = c > 1 ? i - (int)mirt__cu_divide32((uint32_t)i, a.by_line) * c : 0;
+        a.y[at] = !drawn->applies ? x
+                                  : mirt__cu_augment_value(a, t, *drawn, linear ? &line[j] : NULL, erased, image, i, x);
+    }
+}
+/* Red, green and blue together. */
+static __global__ __launch_bounds__(256) void mirt__cu_augment_colors(mirt__cu_augment a) {
+    MIRT_SHARED(mirt__cu_augment_drawn, drawn, 1);
+    const int64_t image = mirt__cu_divide32(blockIdx.x, a.by_parts);
+    const int part = (int)(blockIdx.x - image * a.parts), each = MIRT__CU_AUGMENT_PIXELS, begin = part * each;
+    const int pixels = (int)(a.x_image / a.c), end = pixels - begin < each ? pixels : begin + each;
+    if (threadIdx.x == 0) mirt__cu_augment_begin(a, image, drawn);
+    __syncthreads();
+    for (int i = begin + (int)threadIdx.x; i < end; i += (int)blockDim.x) {
+        const int64_t at = image * a.x_image + (int64_t)a.c * i;
+        float rgb[3];
+        for (int j = 0; j < a.c; j++) rgb[j] = mirt__cu_load(a.x, a.x_dtype, at + j);
+        if (drawn->applies) mirt__transform_color(&a.transform[a.first], drawn->amount[0], rgb);
+        for (int j = 0; j < a.c; j++) a.y[at + j] = rgb[j];
     }
 }
 
@@ -5030,17 +5074,16 @@ static void mirt__cu_augment_run_warp(mirt__cu *cu, mirt__cu_augment a, const mi
 /* Number a.first, from x to y. */
 static void mirt__cu_augment_run_values(mirt__cu *cu, mirt__cu_augment a, const mirt__transform *t, int64_t rows) {
     const mirt_augmentation_kind kind = t[a.first].kind;
-    const bool colors = kind == MIRT_RANDOM_HUE || kind == MIRT_RANDOM_SATURATION;
-    if (colors || kind == MIRT_RANDOM_ERASING) {
-        const unsigned parts = mirt__cu_augment_blocks(&a, colors ? a.x_image / 3 : a.x_image, rows);
-        if (colors) MIRT_LAUNCH(cu, mirt__cu_augment_colors, parts, 256, 0, a);
-        else MIRT_LAUNCH(cu, mirt__cu_augment_erase, parts, 256, 0, a);
+    const bool colors = mirt__transform_colors(kind);
+    const unsigned blocks = mirt__cu_augment_blocks(&a, colors ? a.x_image / a.c : a.x_image, rows);
+    a.by_line = mirt__cu_divisor_of(a.c);
+    if (colors) {
+        MIRT_LAUNCH(cu, mirt__cu_augment_colors, blocks, 256, 0, a);
         return;
     }
-    a.by_line = mirt__cu_divisor_of(a.c);
-    if (kind != MIRT_RANDOM_CONTRAST) a.mean = NULL;
-    else MIRT_LAUNCH(cu, mirt__cu_augment_means, (unsigned)rows, 256, 0, a);
-    const unsigned blocks = mirt__cu_augment_blocks(&a, a.x_image, rows);
+    if (mirt__cu_augment_measures(kind)) MIRT_LAUNCH(cu, mirt__cu_augment_statistics, (unsigned)rows, 256, 0, a);
+    if (kind == MIRT_EQUALIZATION)
+        MIRT_LAUNCH(cu, mirt__cu_augment_levels, dim3((unsigned)rows, (unsigned)a.c), MIRT__TRANSFORM_BINS, 0, a);
     MIRT_LAUNCH(cu, mirt__cu_augment_values, blocks, 256, 0, a);
 }
 
@@ -5050,7 +5093,7 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
     mirt__cu_augment_numbers numbers;
     mirt__cu_augment a;
     int warps = 0, turn = 0;
-    bool values = false;
+    int measured = 0; /* numbers of each channel */
     int64_t most = 0; /* numbers in the largest image between two passes */
     if (args->rows == 0 || args->count < 1) return;
     for (int i = 0, end; i < args->count; i = end) {
@@ -5058,14 +5101,17 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
         const mirt__transform *last = &t[pass.end - 1];
         end = pass.end;
         warps += pass.moves;
-        values = values || !pass.moves;
+        for (int k = i; k < end; k++) {
+            const int each = t[k].kind == MIRT_EQUALIZATION ? MIRT__TRANSFORM_BINS + 1 : 2;
+            if ((each > 2 || mirt__cu_augment_measures(t[k].kind)) && each > measured) measured = each;
+        }
         if (end < args->count && last->oh * last->ow * last->c > most) most = last->oh * last->ow * last->c;
     }
     /* An image goes to y with the last warp; those before it, and values that come before it, to one of two places. */
     const bool leads = !mirt__transform_pass_of(t, args->count, 0).moves;
     const int between = warps - (leads && warps > 0 ? 0 : 1), buffers = between > 2 ? 2 : between < 0 ? 0 : between;
     const int64_t half = mirt__cu_ceil(args->rows * most * 4, 256) * 256,
-                  means = values ? mirt__cu_ceil(args->rows * t[0].c * 4, 256) * 256 : 0;
+                  means = mirt__cu_ceil(args->rows * t[0].c * measured * 4, 256) * 256;
     char *room = static_cast<char *>(mirt__cu_room(cu, (size_t)(means + buffers * half)));
     memset(&numbers, 0, sizeof numbers);
     numbers.seed = args->seed;
@@ -5074,7 +5120,7 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
     memset(&a, 0, sizeof a);
     a.transform = static_cast<const mirt__transform *>(mirt__cu_constant_copy(cu, t, (size_t)args->count * sizeof *t));
     a.numbers = static_cast<const mirt__cu_augment_numbers *>(mirt__cu_number(cu, &numbers, sizeof numbers));
-    a.mean = (float *)room;
+    a.measured = (float *)room;
     a.x = args->x;
     a.x_dtype = args->x_dtype;
     a.c = (int)t[0].c;
