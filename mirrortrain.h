@@ -1880,8 +1880,8 @@ MIRT_API mirt_tensor *mirt_random_saturation(mirt_tensor *x, const mirt_augmenta
 /* With a chance that is drawn from `factor` (default {0, 1}), a part of the image becomes normal noise times the upper
    value, or fill_value, clipped to value_range. */
 MIRT_API mirt_tensor *mirt_random_erasing(mirt_tensor *x, const mirt_augmentation *desc);
-/* By a chance of factor[0], default 0.5, the color of every pixel becomes 0.2989 red + 0.587 green + 0.114 blue. Also of
-   one channel, which stays. */
+/* By a chance of factor[0], default 0.5, the color of every pixel becomes 0.2989 red + 0.587 green + 0.114 blue.
+   Also of one channel, which stays. */
 MIRT_API mirt_tensor *mirt_random_grayscale(mirt_tensor *x, const mirt_augmentation *desc);
 /* The upper value minus x, with a chance that is drawn from `factor`, default {0, 1}. */
 MIRT_API mirt_tensor *mirt_random_invert(mirt_tensor *x, const mirt_augmentation *desc);

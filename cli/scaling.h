@@ -26,7 +26,8 @@ typedef struct answer {
     double bytes; /* of gradients */
     int64_t images; /* of an epoch */
 } answer;
-enum { DIGITS = 60000, PHOTOS = 25000 }; /* images of an epoch of generated ones: those of MNIST, and of cats and dogs */
+/* Images of an epoch of generated ones: those of MNIST, and of cats and dogs. */
+enum { DIGITS = 60000, PHOTOS = 25000 };
 /* Measures in this process; returns an exit status. */
 int run_point(const options *o, const point *p, answer *out);
 double step_of(const answer *a); /* mean seconds of a step */

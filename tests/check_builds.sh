@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds without parts of the library, for debuggers and for shared libraries; refused targets. QUICK: each language with
-# one compiler.
+# Builds without parts of the library, for debuggers and for shared libraries; refused targets. QUICK: each language
+# with one compiler.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 

@@ -678,7 +678,8 @@ differ "--label-smoothing" "$(val_loss)" "$plain"
 run fit --data good --swap-ema
 refuses "averages of nothing" 2 "--swap-ema needs --ema M"
 run fit --data good --label-smoothing 1.5
-refuses "more than the whole label" 2 "output 0: sparse_categorical_crossentropy: label_smoothing is 1.5; it must be 0 to 1"
+refuses "more than the whole label" 2 \
+    "output 0: sparse_categorical_crossentropy: label_smoothing is 1.5; it must be 0 to 1"
 run fit --data good --collective nccl
 refuses "NCCL on cores" 2 "NCCL joins GPUs, and these devices are cores..."
 run fit --data good --dtype fp16
