@@ -4,17 +4,27 @@
 #include "golden/formula.h"
 #include "tap.h"
 
-/* Reads a list for images of this shape. */
+/* Reads a list for images of this shape, whose entries have the keys key(i), or i + 1. */
+TAP_UNUSED static int transforms_by(const mirt_augmentation *list, int count, const mirt_shape *shape,
+                                    mirt__transform *out, uint64_t (*key)(int)) {
+    int64_t h = shape->dim[0], w = shape->dim[1];
+    int total = 0;
+    for (int i = 0; i < count; i++) {
+        mirt__transform t;
+        const uint64_t of = key ? key(i) : (uint64_t)i + 1;
+        int made, k = 0;
+        while ((made = mirt__transforms_next(&list[i], k++, of, h, w, shape->dim[2], &t)) > 0)
+            out[total++] = t;
+        if (made < 0) return 0;
+        h = t.oh;
+        w = t.ow;
+    }
+    return total;
+}
+
 TAP_UNUSED static int transforms_of(const mirt_augmentation *list, int count, const mirt_shape *shape,
                                     mirt__transform *out) {
-    int64_t h = shape->dim[0], w = shape->dim[1];
-    for (int i = 0; i < count; i++) {
-        if (!mirt__transform_of(&list[i], h, w, shape->dim[2], &out[i])) return 0;
-        out[i].key = (uint64_t)i + 1;
-        h = out[i].oh;
-        w = out[i].ow;
-    }
-    return count;
+    return transforms_by(list, count, shape, out, NULL);
 }
 
 TAP_UNUSED static void augment_once(const mirt__transform *t, int count, uint64_t row, mirt_dtype x_dtype,

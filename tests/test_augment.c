@@ -5,6 +5,8 @@
 #include "augment_util.h"
 #include "golden/augment.h"
 
+enum { MOST_TRANSFORMS = 8 * 11 };
+
 static float *image_of(const mirt_shape *shape, unsigned seed) {
     int64_t count = mirt__shape_count(shape);
     float *x = (float *)malloc((size_t)count * sizeof *x);
@@ -54,7 +56,7 @@ static double distance(const float *y, int64_t count, double norm, const double 
 static void test_goldens(void) {
     for (int i = 0; i < MIRT__COUNT(golden_augments); i++) {
         const golden_augment *g = &golden_augments[i];
-        mirt__transform t[3];
+        mirt__transform t[MOST_TRANSFORMS];
         float *x = image_of(&g->shape, g->seed),
               *y = (float *)calloc((size_t)mirt__shape_count(&g->y_shape), sizeof *y);
         const int count = transforms_of(g->list, g->count, &g->shape, t);
@@ -401,6 +403,8 @@ static void test_tables(void) {
                                         "hue:1,saturation:0.9,erasing",
                                         "erasing:1:1,grayscale,invert",
                                         "contrast:0.5,auto_contrast,solarization:0.3:0.8",
+                                        "sharpness:1,gaussian_blur:1:1,zoom:0.3,sharpness:0.3",
+                                        "color_jitter:0.5:0.5:0.7:0.3,gaussian_blur,rand_augment",
                                         "invert:1:1,equalization,color_degeneration:0.7,posterization:2:5",
                                         "rotation:0.5,erasing:1:constant,hue:0.5"};
     static float x[IMAGES_AT_ONCE][NUMBERS], y[IMAGES_AT_ONCE * 2 * NUMBERS], want[2 * NUMBERS];
@@ -414,7 +418,7 @@ static void test_tables(void) {
         int away = 0;
         for (int way = 0; way < 2 * (int)MIRT__FILL_COUNT && good; way++) {
             mirt_augmentation list[4];
-            mirt__transform t[4];
+            mirt__transform t[MOST_TRANSFORMS];
             int count = mirt_parse_augmentation(lists[i / tables], list, 4);
             for (int n = 0; n < count; n++) {
                 if (list[n].kind != MIRT_RANDOM_ERASING) list[n].fill_mode = (mirt_fill_mode)(way / 2);
@@ -580,6 +584,15 @@ static void test_text(void) {
            l[4].kind == MIRT_RANDOM_COLOR_DEGENERATION && l[4].factor[0] == 0.25f && l[5].kind == MIRT_AUTO_CONTRAST &&
            l[6].kind == MIRT_EQUALIZATION && l[7].factor[0] == 0.125f,
        "... colors and levels");
+    ok(mirt_parse_augmentation("sharpness:0.5:1,gaussian_blur,gaussian_blur:0.5,color_jitter:0.1:0.2:0.3:0.4,"
+                               "color_jitter:0.5,rand_augment,rand_augment:0.25",
+                               l, 8) == 7 &&
+           l[0].kind == MIRT_RANDOM_SHARPNESS && l[0].factor[0] == 0.5f && l[0].factor[1] == 1 &&
+           l[1].kind == MIRT_RANDOM_GAUSSIAN_BLUR && l[2].factor[0] == 0.5f && l[3].kind == MIRT_RANDOM_COLOR_JITTER &&
+           l[3].brightness_factor[0] == 0.1f && l[3].contrast_factor[0] == 0.2f && l[3].saturation_factor[0] == 0.3f &&
+           l[3].hue_factor[0] == 0.4f && l[4].hue_factor[0] == 0 && l[5].kind == MIRT_RAND_AUGMENT &&
+           l[6].factor[0] == 0.25f,
+       "... filters, jitter, RandAugment");
     static const char *const bad[] = {"",
                                       "flip,",
                                       ",flip",
@@ -619,6 +632,13 @@ static void test_text(void) {
                                       "color_degeneration",
                                       "auto_contrast:1",
                                       "equalization:1",
+                                      "sharpness",
+                                      "sharpness:2",
+                                      "gaussian_blur:1.5",
+                                      "color_jitter",
+                                      "color_jitter:0.1:2",
+                                      "color_jitter:0.1:0.1:0.1:0.1:0.1",
+                                      "rand_augment:1.5",
                                       "flip,flip,flip,flip,flip,flip,flip,flip,flip",
                                       "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
     for (int i = 0; i < MIRT__COUNT(bad); i++)

@@ -9,7 +9,8 @@
 static char path[512];
 static const char *const network = "flip,rotation:0.2,zoom:0.3,contrast:0.5,translation:0.1,crop:7:8,brightness:0.1,"
                                    "shear:0.2,hue:0.3,saturation:0.6,erasing:1,grayscale,invert,solarization:0.2:0.9,"
-                                   "posterization:8,color_degeneration:0.5,equalization";
+                                   "posterization:8,color_degeneration:0.5,equalization,sharpness:1,gaussian_blur:1:1,"
+                                   "color_jitter:0.1:0.1:0.7:0.2,rand_augment";
 
 /* Augmented as the text says, then one number an image, which is trained. */
 static mirt_model *augmenting(mirt_strategy *s, const char *text) {
@@ -60,6 +61,16 @@ static size_t augmented(int devices, int replicas, int threads, mirt_dtype dtype
     return done;
 }
 
+static const char *const names[] = {
+    "random_flip",       "random_rotation", "random_zoom", "random_contrast", "random_translation", "random_crop",
+    "random_brightness", "random_shear",    "random_hue",  "random_saturation", "random_erasing", "random_grayscale",
+    "random_invert", "solarization", "random_posterization", "random_color_degeneration", "equalization",
+    "random_sharpness", "random_gaussian_blur", "random_color_jitter", "rand_augment"};
+
+/* 5: augment_once's seed */
+static uint64_t key_of_layer(int i) { return mirt__hash(names[i]) ^ mirt__hash("augment") ^ 11 ^ 5; }
+static uint64_t key_in_stage(int i) { return (mirt__hash("augment") ^ (uint64_t)i << 32) * 0x9E3779B97F4A7C15u; }
+
 static void test_layers(void) {
     enum { CAPACITY = 4 * 5 * PIXELS };
     static float first[CAPACITY], other[CAPACITY];
@@ -75,18 +86,12 @@ static void test_layers(void) {
            memcmp(first, other, count * sizeof *first) == 0,
        "... on four replicas on two devices");
     /* As the transforms do it, keyed by seed, layer, row and step. */
-    static const char *const names[] = {"random_flip",        "random_rotation", "random_zoom",      "random_contrast",
-                                        "random_translation", "random_crop",     "random_brightness", "random_shear",
-                                        "random_hue",         "random_saturation", "random_erasing",
-                                        "random_grayscale",   "random_invert",     "solarization",
-                                        "random_posterization", "random_color_degeneration", "equalization"};
     const mirt_shape shape = mirt_make_shape(SIDE_H, SIDE_W, 3, 0, 0, 0);
     mirt_augmentation list[24];
-    mirt__transform t[24];
-    const int transforms = transforms_of(list, mirt_parse_augmentation(network, list, 24), &shape, t);
-    bool same = transforms == MIRT__COUNT(names), distinct = true;
-    /* 5: augment_once's seed */
-    for (int i = 0; i < transforms; i++) t[i].key = mirt__hash(names[i]) ^ mirt__hash("augment") ^ 11 ^ 5;
+    mirt__transform t[48];
+    const int listed = mirt_parse_augmentation(network, list, 24),
+              transforms = transforms_by(list, listed, &shape, t, key_of_layer);
+    bool same = listed == MIRT__COUNT(names) && transforms == listed + 3 + 21, distinct = true;
     for (int row = 0; row < 5; row++) {
         float y[7 * 8 * 3];
         augment_once(t, transforms, (uint64_t)row, MIRT_FLOAT32, row_floats[row], MIRT_FLOAT32, y);
@@ -175,6 +180,11 @@ static void test_files(void) {
     d.threshold_factor[0] = 0.2f;
     d.threshold_factor[1] = 0.8f;
     d.bins = 77;
+    d.kernel_size = 5;
+    d.sigma[0] = 0.5f;
+    d.sigma[1] = 3;
+    d.brightness_factor[1] = d.contrast_factor[0] = d.saturation_factor[0] = d.hue_factor[0] = 0.2f;
+    d.num_ops = 5;
     mirt_tensor *x = mirt_input(m, MIRT_SHAPE(SIDE_H, SIDE_W, 3));
     for (int kind = 0; kind < MIRT__AUGMENTATION_COUNT; kind++) {
         d.kind = (mirt_augmentation_kind)kind;
@@ -229,11 +239,12 @@ static int64_t stage_epoch(mirt_dataset *dataset, uint64_t seed, int64_t epoch, 
 static void test_stages(void) {
     enum { BYTES = 7 * 8 * 3 };
     static unsigned char first[ROWS][BYTES], other[ROWS][BYTES];
-    mirt_augmentation list[8];
-    const char *const stage = "flip,rotation:0.1,zoom:0.3,crop:7:8,contrast:0.2,hue:0.2,erasing";
-    const int count = mirt_parse_augmentation(stage, list, 8);
+    mirt_augmentation list[16];
+    const char *const stage = "flip,rotation:0.1,zoom:0.3,crop:7:8,contrast:0.2,hue:0.2,erasing,"
+                              "sharpness:1,color_jitter:0.1:0.2,rand_augment";
+    const int count = mirt_parse_augmentation(stage, list, 16);
     const mirt_shape shape = mirt_make_shape(SIDE_H, SIDE_W, 3, 0, 0, 0);
-    mirt__transform t[8];
+    mirt__transform t[48];
     mirt_dataset *d = mirt_augment(rows_as(MIRT_UINT8), list, count);
     ok(stage_epoch(d, 3, 0, &first[0][0], BYTES) == ROWS && mirt__dataset_spec(d)->field[0].dtype == MIRT_UINT8 &&
            mirt__dataset_spec(d)->field[0].bytes == BYTES,
@@ -243,16 +254,14 @@ static void test_stages(void) {
     for (int i = 0; i < ROWS; i++) next = next && memcmp(first[i], other[i], BYTES) != 0;
     seeded = stage_epoch(d, 4, 0, &other[0][0], BYTES) == ROWS && memcmp(first, other, sizeof first) != 0;
     ok(again && next && seeded, "the same in the same epoch, others in the next one, and with another seed");
-    const int transforms = transforms_of(list, count, &shape, t);
-    bool same = transforms == 7;
+    const int transforms = transforms_by(list, count, &shape, t, key_in_stage);
+    bool same = count == 10 && transforms == 8 + 2 + 22;
     for (int i = 0; i < ROWS; i++) {
         mirt__augment a;
         unsigned char y[BYTES];
         memset(&a, 0, sizeof a);
-        for (int k = 0; k < transforms; k++)
-            t[k].key = (mirt__hash("augment") ^ (uint64_t)k << 32) * 0x9E3779B97F4A7C15u;
         a.transform = t;
-        a.count = count;
+        a.count = transforms;
         a.seed = 3;
         a.row = (uint64_t)i;
         a.x_dtype = a.y_dtype = MIRT_UINT8;

@@ -179,6 +179,20 @@ static void check_augmentations(void) {
     LAYER(mirt_auto_contrast(mirt_input(m, MIRT_SHAPE(2, 2, 65)), NULL), "64 channels");
     LAYER(AUGMENT(equalization, .bins = 1), "1 bins");
     LAYER(AUGMENT(equalization, .bins = 257), "257 bins");
+    LAYER(AUGMENT(random_sharpness, .factor = {2}), "factor 2");
+    LAYER(mirt_random_sharpness(mirt_input(m, MIRT_SHAPE(2, 2, 513)), NULL), "512 channels");
+    LAYER(AUGMENT(random_gaussian_blur, .kernel_size = 4), "kernel_size 4");
+    LAYER(AUGMENT(random_gaussian_blur, .kernel_size = -3), "kernel_size -3");
+    LAYER(AUGMENT(random_gaussian_blur, .kernel_size = 33), "kernel_size 33");
+    LAYER(AUGMENT(random_gaussian_blur, .sigma = {-1}), "factor -1");
+    LAYER(mirt_random_color_jitter(mirt_input(m, MIRT_SHAPE(2, 2, 3)),
+                                   &(mirt_augmentation){.contrast_factor = {2}}), "factor 2");
+    LAYER(mirt_random_color_jitter(mirt_input(m, MIRT_SHAPE(2, 2, 3)),
+                                   &(mirt_augmentation){.value_range = {2, 1}}), "range");
+    LAYER(mirt_rand_augment(mirt_input(m, MIRT_SHAPE(2, 2, 3)), &(mirt_augmentation){.factor = {-1}}), "factor -1");
+    LAYER(AUGMENT(rand_augment, .num_ops = 9), "num_ops 9");
+    LAYER(AUGMENT(rand_augment, .num_ops = -1), "num_ops -1");
+    LAYER(mirt_rand_augment(mirt_input(m, MIRT_SHAPE(2, 2, 2)), NULL), "channels");
     LAYER(mirt_augmentation_layer(x, NULL), "");
     LAYER(mirt_augmentation_layer(x, &(mirt_augmentation){.kind = (mirt_augmentation_kind)-1}), "kind");
     LAYER(mirt_augmentation_layer(x, &(mirt_augmentation){.kind = (mirt_augmentation_kind)99}), "kind");

@@ -32,6 +32,10 @@ typedef enum mirt_augmentation_kind {
     MIRT_RANDOM_COLOR_DEGENERATION,
     MIRT_AUTO_CONTRAST,
     MIRT_EQUALIZATION,
+    MIRT_RANDOM_SHARPNESS,
+    MIRT_RANDOM_GAUSSIAN_BLUR,
+    MIRT_RANDOM_COLOR_JITTER,
+    MIRT_RAND_AUGMENT,
     MIRT__AUGMENTATION_COUNT
 } mirt_augmentation_kind;
 /* Where a pixel from outside of the image is taken from: (dcba|abcd|dcba), one value, (abcd|abcd|abcd),
@@ -51,8 +55,9 @@ typedef struct mirt_augmentation {
     float factor[2];             /* rotation: in turns, counter-clockwise, within [-1, 1]; brightness: of the value
                                     range, within [-1, 1]; contrast: {l, u}, within [0, 1], is 1 - l to 1 + u times the
                                     contrast, and {f, 0} is {f, f}; hue, saturation, color degeneration, erasing,
-                                    inversion: within [0, 1], and {f, 0} is {0, f}; grayscale: its chance, {f, 0};
-                                    posterization: bits, {l, u} is l to u - 1, within [1, 8], {f, 0} is {1, f} */
+                                    inversion, sharpness, blur, RandAugment: within [0, 1], and {f, 0} is {0, f};
+                                    grayscale: its chance, {f, 0}; posterization: bits, {l, u} is l to u - 1, within
+                                    [1, 8], {f, 0} is {1, f} */
     /* zoom, above -1 to 1: how much larger the part of the image that is shown becomes, so that more than 0 zooms out;
        no width_factor: it keeps the aspect ratio. Translation, within [-1, 1]: in heights and widths, down and to the
        right */
@@ -73,6 +78,11 @@ typedef struct mirt_augmentation {
                                     part has; default {0.02, 0.33} */
     float addition_factor[2], threshold_factor[2]; /* solarization, within [0, 1]; {f, 0} is {0, f} */
     int bins;                    /* equalization, 2 to 256; default 256 */
+    int kernel_size;             /* blur: pixels to a side, odd, at most 31; default 3 */
+    float sigma[2];              /* blur: in pixels, within [0, 100], {s, 0} is {0, s}; default {0, 1} */
+    float brightness_factor[2], contrast_factor[2], saturation_factor[2], hue_factor[2]; /* color jitter: `factor` of
+                                    these four; {0, 0} leaves one out */
+    int num_ops;                 /* RandAugment: changes one after the other; 1 to 8, default 2 */
 } mirt_augmentation;
 
 /* Layers on (rows, height, width, channels). Random ones are active in training only, and leave nothing in programs
@@ -102,8 +112,8 @@ MIRT_API mirt_tensor *mirt_random_saturation(mirt_tensor *x, const mirt_augmenta
 /* With a chance that is drawn from `factor` (default {0, 1}), a part of the image becomes normal noise times the upper
    value, or fill_value, clipped to value_range. */
 MIRT_API mirt_tensor *mirt_random_erasing(mirt_tensor *x, const mirt_augmentation *desc);
-/* By a chance of factor[0], default 0.5, the color of every pixel becomes 0.2989 red + 0.587 green + 0.114 blue.
-   Also of one channel, which stays. */
+/* With a chance of factor[0], default 0.5, the color of each pixel becomes 0.2989 red + 0.587 green + 0.114 blue. Also
+   of one channel, which stays. */
 MIRT_API mirt_tensor *mirt_random_grayscale(mirt_tensor *x, const mirt_augmentation *desc);
 /* The upper value minus x, with a chance that is drawn from `factor`, default {0, 1}. */
 MIRT_API mirt_tensor *mirt_random_invert(mirt_tensor *x, const mirt_augmentation *desc);
@@ -117,6 +127,18 @@ MIRT_API mirt_tensor *mirt_random_color_degeneration(mirt_tensor *x, const mirt_
 /* The numbers of each channel are spread so that each range has as many; Keras does that for the numbers
    of all images of a batch together. */
 MIRT_API mirt_tensor *mirt_equalization(mirt_tensor *x, const mirt_augmentation *desc);
+/* x + (1 - 2 f) (s - x), s smoothed by 3 x 3 pixels: 0 is smoothed, 0.5 is x, 1 is sharper. Outside of the image is 0.
+   At most 512 channels. */
+MIRT_API mirt_tensor *mirt_random_sharpness(mirt_tensor *x, const mirt_augmentation *desc);
+/* With a chance that is drawn from `factor`, default {0, 1}; height and width have each a sigma, in Keras those of the
+   batch. Outside of the image is 0. */
+MIRT_API mirt_tensor *mirt_random_gaussian_blur(mirt_tensor *x, const mirt_augmentation *desc);
+/* Brightness, contrast, saturation and hue, one after the other. */
+MIRT_API mirt_tensor *mirt_random_color_jitter(mirt_tensor *x, const mirt_augmentation *desc);
+/* num_ops times one of shear, translation, rotation, brightness, color degeneration, contrast, sharpness,
+   posterization, solarization, auto contrast and equalization, each by `factor` (default {0, 0.5}). Each image draws
+   its own, in Keras the batch. */
+MIRT_API mirt_tensor *mirt_rand_augment(mirt_tensor *x, const mirt_augmentation *desc);
 /* These three are always active, and gradients pass. Each channel from its least and greatest number to value_range;
    one with a single number stays. In data sets at most 64 channels. */
 MIRT_API mirt_tensor *mirt_auto_contrast(mirt_tensor *x, const mirt_augmentation *desc);
@@ -137,7 +159,9 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
    Names as the layers without "random_"; numbers after ':', two being height and width: flip:horizontal, rotation:0.1,
    zoom:0.1:0.2, translation:0.1:0.1, crop:200:180, center_crop:200, resizing:224, contrast:0.2, brightness:0.1; and
    constant, wrap, nearest: rotation:0.1:constant. Also shear:0.2:0.1 (x and y), hue:0.1, saturation:0.4:0.6 (a range),
-   erasing or erasing:0.5:constant. */
+   erasing or erasing:0.5:constant, grayscale:0.2 and invert:0.2 (chances), solarization:0.1:0.5 (addition, threshold),
+   posterization:4, color_degeneration:0.5, auto_contrast, equalization, sharpness:0.2:0.8, gaussian_blur:0.5 (a
+   chance), color_jitter:0.2:0.2:0.2:0.1 (brightness, contrast, saturation, hue), rand_augment or rand_augment:0.3. */
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most);
 
 /* Mean and variance of the channels of x[0], over an epoch, into desc: what mirt_normalization then takes off. The data

@@ -44,21 +44,35 @@ static mirt_status mirt__augment_set(mirt_dataset *dataset, const mirt_augmentat
                           "mirt_augment takes images (height, width, channels) of uint8 or float32, not %s of %s",
                           mirt__shape_text(shape, text), mirt__dtype_name(x->dtype));
     }
-    mirt__transform *transform = (mirt__transform *)mirt__calloc((size_t)count, sizeof *transform);
-    dataset->own = transform;
-    if (!transform) return MIRT_E_NOMEM;
-    d->count = count;
-    for (int i = 0; i < count; i++) {
-        if (!mirt__transform_of(&list[i], shape->dim[0], shape->dim[1], shape->dim[2], &transform[i]))
-            return mirt__fail_at("mirt_augment: number %d", i);
-        for (size_t k = 0; k < sizeof transform[i]; k++)
-            dataset->identity = mirt__identity_with(dataset->identity, ((const unsigned char *)&transform[i])[k]);
-        transform[i].key = (key ^ (uint64_t)i << 32) * 0x9E3779B97F4A7C15u;
-        shape->dim[0] = transform[i].oh;
-        shape->dim[1] = transform[i].ow;
+    mirt__transform *transform = NULL, checked;
+    int total = 0;
+    for (int pass = 0; pass < 2; pass++) { /* counts, and keeps */
+        int64_t h = shape->dim[0], w = shape->dim[1];
+        total = 0;
+        for (int i = 0, made; i < count; i++) {
+            const uint64_t of = (key ^ (uint64_t)i << 32) * 0x9E3779B97F4A7C15u;
+            int k = 0;
+            while ((made = mirt__transforms_next(&list[i], k++, of, h, w, shape->dim[2], &checked)) > 0) {
+                if (transform) transform[total] = checked;
+                total++;
+            }
+            if (made < 0) return mirt__fail_at("mirt_augment: number %d", i);
+            h = checked.oh;
+            w = checked.ow;
+        }
+        if (transform) {
+            shape->dim[0] = h;
+            shape->dim[1] = w;
+        } else {
+            dataset->own = transform = (mirt__transform *)mirt__calloc((size_t)mirt__max(total, 1), sizeof *transform);
+            if (!transform) return MIRT_E_NOMEM;
+        }
     }
+    for (size_t k = 0; k < (size_t)total * sizeof *transform; k++)
+        dataset->identity = mirt__identity_with(dataset->identity, ((const unsigned char *)transform)[k]);
+    d->count = total;
     dataset->cost = "augmentation";
-    d->room = mirt__augment_room(transform, count, x->dtype, x->dtype);
+    d->room = mirt__augment_room(transform, total, x->dtype, x->dtype);
     dataset->shuffles++;
     return mirt__dataset_check_spec(dataset);
 }
@@ -76,37 +90,40 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
 
 /* >>text */
 
-/* `field`: what the numbers after a name fill, in their order; 0: none. Without the numbers that it needs a transform
-   would do nothing. */
+/* `field`: what the numbers after a name fill, in their order; 0: none. Without those that it needs a transform would
+   do nothing. */
 static const struct {
     const char *name;
     mirt_augmentation_kind kind;
-    bool needs, sizes; /* sizes: these are whole numbers */
-    size_t field[2];
+    bool needs;
+    size_t field[4];
 } mirt__augment_names[] = {
-#define MIRT__NAMED(name, kind, needs, sizes, first, second) {name, MIRT_##kind, needs, sizes, {first, second}}
 #define MIRT__AT(field) offsetof(mirt_augmentation, field)
-    MIRT__NAMED("flip", RANDOM_FLIP, false, false, 0, 0),
-    MIRT__NAMED("rotation", RANDOM_ROTATION, true, false, MIRT__AT(factor), 0),
-    MIRT__NAMED("zoom", RANDOM_ZOOM, true, false, MIRT__AT(height_factor), MIRT__AT(width_factor)),
-    MIRT__NAMED("translation", RANDOM_TRANSLATION, true, false, MIRT__AT(height_factor), MIRT__AT(width_factor)),
-    MIRT__NAMED("crop", RANDOM_CROP, true, true, MIRT__AT(height), MIRT__AT(width)),
-    MIRT__NAMED("center_crop", CENTER_CROP, true, true, MIRT__AT(height), MIRT__AT(width)),
-    MIRT__NAMED("resizing", RESIZING, true, true, MIRT__AT(height), MIRT__AT(width)),
-    MIRT__NAMED("contrast", RANDOM_CONTRAST, true, false, MIRT__AT(factor), 0),
-    MIRT__NAMED("brightness", RANDOM_BRIGHTNESS, true, false, MIRT__AT(factor), 0),
-    MIRT__NAMED("shear", RANDOM_SHEAR, true, false, MIRT__AT(x_factor), MIRT__AT(y_factor)),
-    MIRT__NAMED("hue", RANDOM_HUE, true, false, MIRT__AT(factor), MIRT__AT(factor[1])),
-    MIRT__NAMED("saturation", RANDOM_SATURATION, true, false, MIRT__AT(factor), MIRT__AT(factor[1])),
-    MIRT__NAMED("erasing", RANDOM_ERASING, false, false, MIRT__AT(factor), MIRT__AT(factor[1])),
-    MIRT__NAMED("grayscale", RANDOM_GRAYSCALE, false, false, MIRT__AT(factor), 0),
-    MIRT__NAMED("invert", RANDOM_INVERT, false, false, MIRT__AT(factor), MIRT__AT(factor[1])),
-    MIRT__NAMED("solarization", SOLARIZATION, true, false, MIRT__AT(addition_factor), MIRT__AT(threshold_factor)),
-    MIRT__NAMED("posterization", RANDOM_POSTERIZATION, true, false, MIRT__AT(factor), MIRT__AT(factor[1])),
-    MIRT__NAMED("color_degeneration", RANDOM_COLOR_DEGENERATION, true, false, MIRT__AT(factor), MIRT__AT(factor[1])),
-    MIRT__NAMED("auto_contrast", AUTO_CONTRAST, false, false, 0, 0),
-    MIRT__NAMED("equalization", EQUALIZATION, false, false, 0, 0),
-#undef MIRT__NAMED
+    {"flip", MIRT_RANDOM_FLIP, false, {0}},
+    {"rotation", MIRT_RANDOM_ROTATION, true, {MIRT__AT(factor)}},
+    {"zoom", MIRT_RANDOM_ZOOM, true, {MIRT__AT(height_factor), MIRT__AT(width_factor)}},
+    {"translation", MIRT_RANDOM_TRANSLATION, true, {MIRT__AT(height_factor), MIRT__AT(width_factor)}},
+    {"crop", MIRT_RANDOM_CROP, true, {MIRT__AT(height), MIRT__AT(width)}},
+    {"center_crop", MIRT_CENTER_CROP, true, {MIRT__AT(height), MIRT__AT(width)}},
+    {"resizing", MIRT_RESIZING, true, {MIRT__AT(height), MIRT__AT(width)}},
+    {"contrast", MIRT_RANDOM_CONTRAST, true, {MIRT__AT(factor)}},
+    {"brightness", MIRT_RANDOM_BRIGHTNESS, true, {MIRT__AT(factor)}},
+    {"shear", MIRT_RANDOM_SHEAR, true, {MIRT__AT(x_factor), MIRT__AT(y_factor)}},
+    {"hue", MIRT_RANDOM_HUE, true, {MIRT__AT(factor), MIRT__AT(factor[1])}},
+    {"saturation", MIRT_RANDOM_SATURATION, true, {MIRT__AT(factor), MIRT__AT(factor[1])}},
+    {"erasing", MIRT_RANDOM_ERASING, false, {MIRT__AT(factor), MIRT__AT(factor[1])}},
+    {"grayscale", MIRT_RANDOM_GRAYSCALE, false, {MIRT__AT(factor)}},
+    {"invert", MIRT_RANDOM_INVERT, false, {MIRT__AT(factor), MIRT__AT(factor[1])}},
+    {"solarization", MIRT_SOLARIZATION, true, {MIRT__AT(addition_factor), MIRT__AT(threshold_factor)}},
+    {"posterization", MIRT_RANDOM_POSTERIZATION, true, {MIRT__AT(factor), MIRT__AT(factor[1])}},
+    {"color_degeneration", MIRT_RANDOM_COLOR_DEGENERATION, true, {MIRT__AT(factor), MIRT__AT(factor[1])}},
+    {"auto_contrast", MIRT_AUTO_CONTRAST, false, {0}},
+    {"equalization", MIRT_EQUALIZATION, false, {0}},
+    {"sharpness", MIRT_RANDOM_SHARPNESS, true, {MIRT__AT(factor), MIRT__AT(factor[1])}},
+    {"gaussian_blur", MIRT_RANDOM_GAUSSIAN_BLUR, false, {MIRT__AT(factor), MIRT__AT(factor[1])}},
+    {"color_jitter", MIRT_RANDOM_COLOR_JITTER, true,
+     {MIRT__AT(brightness_factor), MIRT__AT(contrast_factor), MIRT__AT(saturation_factor), MIRT__AT(hue_factor)}},
+    {"rand_augment", MIRT_RAND_AUGMENT, false, {MIRT__AT(factor), MIRT__AT(factor[1])}},
 #undef MIRT__AT
 };
 
@@ -127,16 +144,16 @@ static bool mirt__augment_value(const char *word, int name, int numbers, mirt_au
     for (int i = 0; out->kind == MIRT_RANDOM_FLIP && i < MIRT__FLIP_COUNT; i++) {
         if (strcmp(word, modes[i]) == 0) return out->mode = (mirt_flip_mode)i, true;
     }
-    for (int i = 0; mirt__transform_fills(out->kind) && i < MIRT__FILL_COUNT; i++) {
+    for (int i = 0; (mirt__transform_traits(out->kind) & MIRT__FILLS) && i < MIRT__FILL_COUNT; i++) {
         if (strcmp(word, fills[i]) == 0) return out->fill_mode = (mirt_fill_mode)i, true;
     }
     if (out->kind == MIRT_RANDOM_ERASING && strcmp(word, fills[MIRT_FILL_CONSTANT]) == 0)
         return out->fill_mode = MIRT_FILL_CONSTANT, true;
     if (out->kind == MIRT_RESIZING && strcmp(word, "nearest") == 0) return out->interpolation = MIRT_NEAREST, true;
     const float value = strtof(word, &end);
-    const size_t field = numbers < 2 ? mirt__augment_names[name].field[numbers] : 0;
+    const size_t field = numbers < 4 ? mirt__augment_names[name].field[numbers] : 0;
     if (*end || !isfinite(value) || !field) return false;
-    if (!mirt__augment_names[name].sizes) {
+    if (!(mirt__transform_traits(out->kind) & MIRT__SIZES)) {
         memcpy((char *)out + field, &value, sizeof value);
         return true;
     }
@@ -160,7 +177,7 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     if (!named || i == most)
         return mirt__fail(MIRT_E_INVALID, "\"%s\" is not an augmentation%s", name, mirt__did_you_mean(&guess)), false;
     out->kind = mirt__augment_names[i].kind;
-    const bool sizes = mirt__augment_names[i].sizes, flips = out->kind == MIRT_RANDOM_FLIP;
+    const bool sizes = (mirt__transform_traits(out->kind) & MIRT__SIZES) != 0, flips = out->kind == MIRT_RANDOM_FLIP;
     while (*ended == ':') {
         if (!mirt__augment_word(text, word, ended) || !mirt__augment_value(word, i, numbers, out)) {
             return mirt__fail(MIRT_E_INVALID, "augmentation %s: invalid value \"%s\"; write %s%s", name, word, name,
@@ -178,7 +195,9 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
                false;
     }
     if (numbers == 1 && out->kind == MIRT_RANDOM_TRANSLATION) out->width_factor[0] = out->height_factor[0];
-    return mirt__transform_of(out, 1, 1, 3, &checked) || (mirt__fail_at("augmentation %s", name), false);
+    int made = 1;
+    for (int k = 0; made > 0; k++) made = mirt__transforms_next(out, k, 0, 1, 1, 3, &checked);
+    return made == 0 || (mirt__fail_at("augmentation %s", name), false);
 }
 
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most) {

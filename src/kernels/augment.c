@@ -14,35 +14,6 @@
 
 /* >>descriptions */
 
-typedef enum mirt__transform_reads {
-    MIRT__READS_SIZE = 1, MIRT__READS_RANGE = 2,
-    MIRT__READS_COLORS = 4,  /* of three channels */
-    MIRT__READS_GRAY = 8,    /* ... or one */
-    MIRT__READS_MEASURES = 16 /* a mean or extremes of each channel */
-} mirt__transform_reads;
-static const unsigned char mirt__transform_table[MIRT__AUGMENTATION_COUNT] = {
-    0, /* random_flip */
-    0, /* random_rotation */
-    0, /* random_zoom */
-    0, /* random_translation */
-    MIRT__READS_SIZE, /* random_crop */
-    MIRT__READS_SIZE, /* center_crop */
-    MIRT__READS_SIZE, /* resizing */
-    MIRT__READS_RANGE | MIRT__READS_MEASURES, /* random_contrast */
-    MIRT__READS_RANGE, /* random_brightness */
-    0, /* random_shear */
-    MIRT__READS_RANGE | MIRT__READS_COLORS, /* random_hue */
-    MIRT__READS_RANGE | MIRT__READS_COLORS, /* random_saturation */
-    MIRT__READS_RANGE, /* random_erasing */
-    MIRT__READS_GRAY, /* random_grayscale */
-    MIRT__READS_RANGE, /* random_invert */
-    MIRT__READS_RANGE, /* solarization */
-    MIRT__READS_RANGE, /* random_posterization */
-    MIRT__READS_RANGE | MIRT__READS_GRAY, /* random_color_degeneration */
-    MIRT__READS_RANGE | MIRT__READS_MEASURES, /* auto_contrast */
-    MIRT__READS_RANGE, /* equalization */
-};
-
 /* A range of factors: `least` and `most` it can have, what {f, 0} begins with unless -f is more, and the one of a
    description without. */
 typedef struct mirt__transform_range {
@@ -110,6 +81,9 @@ MIRT__TRAINING bool mirt__transform_factors(const mirt_augmentation *d, mirt__tr
         MIRT__RANGE(SOLARIZATION, 1, threshold_factor, 0, 1, 0, 0, 0),
         MIRT__RANGE(RANDOM_POSTERIZATION, 0, factor, 1, 8, 1, 0, 0),
         MIRT__RANGE(RANDOM_COLOR_DEGENERATION, 0, factor, 0, 1, 0, 0, 0),
+        MIRT__RANGE(RANDOM_SHARPNESS, 0, factor, 0, 1, 0, 0, 0),
+        MIRT__RANGE(RANDOM_GAUSSIAN_BLUR, 0, factor, 0, 1, 0, 1, 0),
+        MIRT__RANGE(RANDOM_GAUSSIAN_BLUR, 1, sigma, 0, 100, 0, 1, 0),
     };
 #undef MIRT__RANGE
     for (int i = 0; i < MIRT__COUNT(ranges); i++) {
@@ -123,6 +97,13 @@ MIRT__TRAINING bool mirt__transform_factors(const mirt_augmentation *d, mirt__tr
 
 /* What only training reads. */
 MIRT__TRAINING bool mirt__transform_draws(const mirt_augmentation *d, mirt__transform *out) {
+    if ((int)d->mode < 0 || d->mode >= MIRT__FLIP_COUNT)
+        return mirt__fail(MIRT_E_INVALID, "invalid flip mode (%d)", (int)d->mode), false;
+    if ((int)d->fill_mode < 0 || d->fill_mode >= MIRT__FILL_COUNT || !isfinite(d->fill_value)) {
+        return mirt__fail(MIRT_E_INVALID, "fill mode %d with %g: invalid mode, or the value is not finite",
+                          (int)d->fill_mode, (double)d->fill_value),
+               false;
+    }
     if (d->kind == MIRT_RANDOM_ERASING && d->fill_mode != MIRT_FILL_REFLECT && d->fill_mode != MIRT_FILL_CONSTANT) {
         return mirt__fail(MIRT_E_INVALID, "fill mode %d: erasing fills with noise, or by MIRT_FILL_CONSTANT",
                           (int)d->fill_mode),
@@ -133,6 +114,19 @@ MIRT__TRAINING bool mirt__transform_draws(const mirt_augmentation *d, mirt__tran
         if (out->bins < 2 || out->bins > MIRT__TRANSFORM_BINS)
             return mirt__fail(MIRT_E_INVALID, "%d bins; 2 to %d are possible", d->bins, MIRT__TRANSFORM_BINS), false;
     }
+    if (d->kind == MIRT_RANDOM_GAUSSIAN_BLUR) {
+        out->size = d->kernel_size ? d->kernel_size : 3;
+        if (out->size < 1 || out->size > MIRT__TRANSFORM_TAPS || out->size % 2 == 0 ||
+            (out->size - 1) * out->c > MIRT__FILTER_BESIDE) {
+            return mirt__fail(MIRT_E_INVALID, "kernel_size %d; it must be odd, at most %d, and (size - 1) * channels at"
+                              " most %d", d->kernel_size, MIRT__TRANSFORM_TAPS, MIRT__FILTER_BESIDE),
+                   false;
+        }
+    }
+    if (d->kind == MIRT_RAND_AUGMENT && (d->num_ops < 0 || d->num_ops > 8))
+        return mirt__fail(MIRT_E_INVALID, "num_ops %d; 1 to 8 are possible", d->num_ops), false;
+    if (d->kind == MIRT_RANDOM_SHARPNESS && 2 * out->c > MIRT__FILTER_BESIDE)
+        return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__FILTER_BESIDE / 2), false;
     out->paired = d->kind == MIRT_RANDOM_ZOOM && d->width_factor[0] == 0 && d->width_factor[1] == 0;
     return mirt__transform_factors(d, out);
 }
@@ -141,7 +135,7 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
     memset(out, 0, sizeof *out);
     if ((int)d->kind < 0 || d->kind >= MIRT__AUGMENTATION_COUNT)
         return mirt__fail(MIRT_E_INVALID, "invalid augmentation (%d)", (int)d->kind), false;
-    const int reads = mirt__transform_table[d->kind];
+    const int traits = mirt__transform_traits(d->kind);
     out->kind = d->kind;
     out->mode = d->mode;
     out->fill = d->fill_mode;
@@ -150,13 +144,6 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
     out->h = out->oh = h;
     out->w = out->ow = w;
     out->c = c;
-    if ((int)d->mode < 0 || d->mode >= MIRT__FLIP_COUNT)
-        return mirt__fail(MIRT_E_INVALID, "invalid flip mode (%d)", (int)d->mode), false;
-    if ((int)d->fill_mode < 0 || d->fill_mode >= MIRT__FILL_COUNT || !isfinite(d->fill_value)) {
-        return mirt__fail(MIRT_E_INVALID, "fill mode %d with %g: invalid mode, or the value is not finite",
-                          (int)d->fill_mode, (double)d->fill_value),
-               false;
-    }
     /* the layer mirt_resizing handles other interpolations */
     if (d->interpolation != MIRT_BILINEAR && d->interpolation != MIRT_NEAREST) {
         return mirt__fail(MIRT_E_INVALID, "interpolation %d: augmentation supports MIRT_BILINEAR and MIRT_NEAREST",
@@ -164,14 +151,14 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
                false;
     }
     if (MIRT__TRAINS && !mirt__transform_draws(d, out)) return false;
-    if (reads & MIRT__READS_SIZE) {
+    if (traits & MIRT__SIZES) {
         out->oh = d->height;
         out->ow = d->width ? d->width : d->height;
         out->crop = d->kind != MIRT_RESIZING || d->crop_to_aspect_ratio;
         if (out->oh < 1 || out->ow < 1)
             return mirt__fail(MIRT_E_INVALID, "height %d and width %d must be positive", d->height, d->width), false;
     }
-    if (reads & MIRT__READS_RANGE) {
+    if (traits & MIRT__RANGES) {
         const bool given = d->value_range[0] != 0 || d->value_range[1] != 0;
         out->range[0] = given ? d->value_range[0] : 0;
         out->range[1] = given ? d->value_range[1] : 255;
@@ -182,14 +169,75 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
                    false;
         }
     }
-    if ((reads & MIRT__READS_MEASURES) && c > MIRT__AUGMENT_CHANNELS)
+    if ((traits & MIRT__MEASURES) && c > MIRT__AUGMENT_CHANNELS)
         return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__AUGMENT_CHANNELS), false;
-    if (((reads & MIRT__READS_COLORS) && c != 3) || ((reads & MIRT__READS_GRAY) && c != 3 && c != 1))
+    if ((traits & (MIRT__COLORS | MIRT__GRAYS)) && c != 3 && !((traits & MIRT__GRAYS) && c == 1))
         return mirt__fail(MIRT_E_SHAPE, "takes red, green and blue, not %lld channels", (long long)c), false;
     if (h > INT32_MAX / c / w || out->oh > INT32_MAX / c / out->ow)
         return mirt__fail(MIRT_E_SHAPE, "images of 2^31 elements or more"), false;
     return true;
 }
+
+/* The changes among which RandAugment chooses, in Keras's order. */
+static const mirt_augmentation_kind mirt__augmentation_choices[] = {
+    MIRT_RANDOM_SHEAR,     MIRT_RANDOM_TRANSLATION,   MIRT_RANDOM_ROTATION, MIRT_RANDOM_BRIGHTNESS,
+    MIRT_RANDOM_COLOR_DEGENERATION, MIRT_RANDOM_CONTRAST, MIRT_RANDOM_SHARPNESS, MIRT_RANDOM_POSTERIZATION,
+    MIRT_SOLARIZATION,     MIRT_AUTO_CONTRAST,        MIRT_EQUALIZATION};
+#define MIRT__CHOICES MIRT__COUNT(mirt__augmentation_choices)
+
+/* Number `i` of those that a description consists of; false: there are none left. */
+MIRT__TRAINING bool mirt__augmentation_member(const mirt_augmentation *d, int i, mirt_augmentation *out) {
+    static const struct {
+        mirt_augmentation_kind kind;
+        size_t field;
+    } jitter[] = {{MIRT_RANDOM_BRIGHTNESS, offsetof(mirt_augmentation, brightness_factor)},
+                  {MIRT_RANDOM_CONTRAST, offsetof(mirt_augmentation, contrast_factor)},
+                  {MIRT_RANDOM_SATURATION, offsetof(mirt_augmentation, saturation_factor)},
+                  {MIRT_RANDOM_HUE, offsetof(mirt_augmentation, hue_factor)}};
+    *out = *d;
+    if (d->kind == MIRT_RANDOM_COLOR_JITTER) {
+        for (int k = 0; k < MIRT__COUNT(jitter); k++) {
+            memcpy(out->factor, (const char *)d + jitter[k].field, sizeof out->factor);
+            out->kind = jitter[k].kind;
+            if ((out->factor[0] != 0 || out->factor[1] != 0) && i-- == 0) return true;
+        }
+        return false;
+    }
+    if (d->kind != MIRT_RAND_AUGMENT) return i == 0;
+    if (out->factor[0] == 0 && out->factor[1] == 0) out->factor[1] = 0.5f;
+    if (out->factor[1] == 0) {
+        out->factor[1] = out->factor[0];
+        out->factor[0] = 0;
+    }
+    float *const alike[] = {out->height_factor, out->width_factor, out->x_factor, out->y_factor, out->addition_factor,
+                            out->threshold_factor};
+    for (int k = 0; k < MIRT__COUNT(alike); k++) memcpy(alike[k], out->factor, sizeof out->factor);
+    out->kind = mirt__augmentation_choices[i % MIRT__CHOICES];
+    out->fill_mode = MIRT_FILL_REFLECT;
+    out->bins = 0;
+    if (out->kind == MIRT_RANDOM_POSTERIZATION && out->factor[1] >= 0 && out->factor[1] <= 1) {
+        const int bits = (int)(8 * out->factor[1]);
+        out->factor[0] = (float)mirt__max(bits, 1);
+        out->factor[1] = 0;
+    }
+    return i < (d->num_ops ? d->num_ops : 2) * MIRT__CHOICES;
+}
+
+MIRT__TRAINING_LIB int mirt__transforms_next(const mirt_augmentation *d, int i, uint64_t key, int64_t h, int64_t w,
+                                             int64_t c, mirt__transform *out) {
+    mirt_augmentation member;
+    if (i == 0 && !mirt__transform_of(d, h, w, c, out)) return -1;
+    if (!mirt__augmentation_member(d, i, &member)) return 0;
+    if (!mirt__transform_of(&member, h, w, c, out)) return -1;
+    out->key = key ^ (uint64_t)i * 0xD1B54A32D192ED03u;
+    if (d->kind == MIRT_RAND_AUGMENT) {
+        out->choices = MIRT__CHOICES;
+        out->choice = i % MIRT__CHOICES;
+        out->chooser = key ^ (uint64_t)(i / MIRT__CHOICES + 1) * 0xA0761D6478BD642Fu;
+    }
+    return 1;
+}
+#undef MIRT__CHOICES
 
 /* >>one affine warp */
 
@@ -509,8 +557,8 @@ static void mirt__augment_to_bytes(const mirt__real *x, unsigned char *y, int64_
 /* Elements of the largest intermediate image, including the last one if several transforms produce it. */
 MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dtype x_dtype, mirt_dtype y_dtype) {
     int64_t most = 0;
-    const bool direct = mirt__transform_pass_of(t, count, 0).end == count && mirt__transform_moves(t[0].kind) &&
-                        (x_dtype == MIRT_UINT8 || y_dtype != MIRT_UINT8);
+    const mirt__transform_pass first = mirt__transform_pass_of(t, count, 0);
+    const bool direct = first.end == count && first.moves && (x_dtype == MIRT_UINT8 || y_dtype != MIRT_UINT8);
     for (int i = 0; i < count && !direct; i = mirt__transform_pass_of(t, count, i).end) {
         const mirt__transform *last = &t[mirt__transform_pass_of(t, count, i).end - 1];
         if (last->oh * last->ow * last->c > most) most = last->oh * last->ow * last->c;
@@ -523,15 +571,16 @@ static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__tr
                                mirt_dtype dtype, void *y) {
     const mirt__transform *const t = &a->transform[first], *const last = &a->transform[pass->end - 1];
     mirt__warp w;
-    double m[6], next[6], drawn[4];
+    double m[6] = {1, 0, 0, 0, 1, 0}, next[6], drawn[4];
     int64_t begin[2] = {0, 0}, size[2];
     size[0] = t->h;
     size[1] = t->w;
     if (mirt__transform_fits(t)) mirt__transform_window(t, begin, size);
     for (int k = first; k < pass->end; k++) {
+        if (!mirt__transform_applies(&a->transform[k], a->seed, a->row, a->step)) continue;
         mirt__transform_draw(&a->transform[k], a->seed, a->row, a->step, drawn);
-        mirt__transform_matrix(&a->transform[k], drawn, k == first ? m : next);
-        if (k > first) mirt__transform_then(m, next);
+        mirt__transform_matrix(&a->transform[k], drawn, next);
+        mirt__transform_then(m, next);
     }
     for (int k = 0; k < 6; k++) w.m[k] = (float)m[k];
     w.h = size[0];
@@ -558,18 +607,20 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
     int turn = 0;
     for (int i = 0, end; i < a->count; i = end) {
         const mirt__transform_pass pass = mirt__transform_pass_of(t, a->count, i);
-        bool final = a->y_dtype != MIRT_UINT8 || !half; /* no warp follows, and y has the dtype of the result */
+        bool final = a->y_dtype != MIRT_UINT8 || !half; /* no other image follows, and y has the dtype of the result */
         end = pass.end;
-        for (int k = end; k < a->count; k++) final = final && !mirt__transform_moves(t[k].kind);
-        if (pass.moves || !real) {
+        for (int k = end; k < a->count; k++) final = final && !mirt__transform_remakes(&t[k]);
+        if (!pass.moves && !real) {
+            real = (mirt__real *)(final && !pass.remakes ? a->y : (char *)a->room + (size_t)(turn++ & 1) * half);
+            mirt__augment_to_real(a->x, a->x_dtype, real, t[i].h * t[i].w * t[i].c);
+        }
+        if (pass.remakes) {
             void *y = final ? a->y : (char *)a->room + (size_t)(turn++ & 1) * half;
-            const void *x = real ? real : a->x;
-            const mirt_dtype dtype = real ? MIRT_FLOAT32 : a->x_dtype;
-            if (pass.moves) mirt__augment_warp(a, i, &pass, x, dtype, y);
-            else mirt__augment_to_real(x, dtype, (mirt__real *)y, t[i].h * t[i].w * t[i].c);
+            if (pass.moves) mirt__augment_warp(a, i, &pass, real ? real : a->x, real ? MIRT_FLOAT32 : a->x_dtype, y);
+            else mirt__augment_filter(a, &t[i], real, (mirt__real *)y);
             real = (mirt__real *)y;
         }
-        for (int k = i; k < end && !pass.moves; k++) mirt__augment_values(a, &t[k], real);
+        for (int k = i; k < end && !pass.remakes; k++) mirt__augment_values(a, &t[k], real);
     }
     if (half && a->y_dtype == MIRT_UINT8)
         mirt__augment_to_bytes(real, (unsigned char *)a->y, last->oh * last->ow * last->c);

@@ -10,6 +10,11 @@
 /* Checks a description for images (h, w, c); false with the error set. The key remains 0. */
 MIRT__LIB bool mirt__transform_of(const mirt_augmentation *desc, int64_t h, int64_t w, int64_t c, mirt__transform *out);
 
+/* The same of number `i` of the transforms that a description consists of, with its keys, which are made of `key`:
+   1, or 0: there are no more, or -1 with the error set. */
+MIRT__TRAINING_LIB int mirt__transforms_next(const mirt_augmentation *desc, int i, uint64_t key, int64_t h, int64_t w,
+                                             int64_t c, mirt__transform *out);
+
 #define MIRT__AUGMENT_CHANNELS 64 /* channels whose mean or extremes a transform may need */
 
 /* Applies all transforms to one image, from x to y. `room`: mirt__augment_room bytes. */
@@ -25,6 +30,10 @@ typedef struct mirt__augment {
 MIRT__LIB void mirt__augment_image(const mirt__augment *args);
 /* Applies one transform, which moves no pixels, to the image so far. */
 MIRT__LIB void mirt__augment_values(const mirt__augment *args, const mirt__transform *transform, mirt__real *x);
+/* The same of one that filters, to another image. */
+#define MIRT__FILTER_BESIDE 1024 /* numbers that a kernel may have beside the middle of each of its rows */
+MIRT__LIB void mirt__augment_filter(const mirt__augment *args, const mirt__transform *transform, const mirt__real *x,
+                                    mirt__real *y);
 /* For the tables of kernels. */
 MIRT__LIB void mirt__augment_batch(const mirt__augment_rows *args, const mirt__where *where);
 MIRT__LIB size_t mirt__augment_room(const mirt__transform *transform, int count, mirt_dtype x_dtype,

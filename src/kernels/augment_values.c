@@ -1,4 +1,4 @@
-/* Transforms of an image's values: contrast, brightness, colors, levels, erasing. */
+/* Transforms of an image's values: contrast, brightness, colors, levels, erasing, filters. */
 
 #include "augment.h"
 #include "common.h"
@@ -26,20 +26,12 @@ static void mirt__augment_means(const mirt__real *x, int64_t count, int64_t c, m
 
 /* The least and the greatest number of each channel. */
 static void mirt__augment_extremes(const mirt__real *x, int64_t count, int64_t c, mirt__real *least, mirt__real *most) {
-    const int64_t side = mirt__min(mirt__augment_side(c), count);
-    memcpy(least, x, (size_t)side * sizeof *x);
-    memcpy(most, x, (size_t)side * sizeof *x);
-    for (int64_t i = side; i < count; i += side) {
-        const int64_t n = mirt__min(count - i, side);
-        MIRT__INDEPENDENT
-        for (int64_t k = 0; k < n; k++) {
+    for (int64_t k = 0; k < c; k++) least[k] = most[k] = x[k];
+    for (int64_t i = c; i < count; i += c) {
+        for (int64_t k = 0; k < c; k++) {
             least[k] = x[i + k] < least[k] ? x[i + k] : least[k];
             most[k] = x[i + k] > most[k] ? x[i + k] : most[k];
         }
-    }
-    for (int64_t k = c; k < side; k++) {
-        least[k % c] = least[k] < least[k % c] ? least[k] : least[k % c];
-        most[k % c] = most[k] > most[k % c] ? most[k] : most[k % c];
     }
 }
 
@@ -105,13 +97,55 @@ MIRT__LIB void mirt__augment_values(const mirt__augment *a, const mirt__transfor
     if (!mirt__transform_applies(t, a->seed, a->row, a->step)) return;
     mirt__transform_draw(t, a->seed, a->row, a->step, drawn);
     for (int axis = 0; axis < 2; axis++) amount[axis] = (mirt__real)mirt__transform_amount(t, axis, drawn);
-    if (mirt__transform_linear(t->kind)) mirt__augment_linear(t, amount[0], x);
+    if (mirt__transform_traits(t->kind) & MIRT__LINEAR) mirt__augment_linear(t, amount[0], x);
     else if (t->kind == MIRT_RANDOM_ERASING) mirt__augment_erase(t, a, drawn, x);
     else if (t->kind == MIRT_EQUALIZATION) mirt__augment_equalize(t, x);
-    else if (mirt__transform_colors(t->kind))
+    else if (mirt__transform_traits(t->kind) & MIRT__COLORS)
         for (int64_t i = 0; i < pixels; i++) mirt__transform_color(t, amount[0], x + t->c * i);
     else
         for (int64_t i = 0; i < pixels * t->c; i++) x[i] = mirt__transform_level(t, amount, x[i]);
+}
+
+#define MIRT__FILTER_PIECE 1024 /* numbers of a row at a time */
+
+/* Numbers [begin, end) of a row: sums down the columns, then of these across. */
+static void mirt__augment_filter_piece(const mirt__transform *t, const mirt__transform_filter *f, const mirt__real *x,
+                                       int64_t row, int64_t begin, int64_t end, mirt__real *y) {
+    mirt__real down[MIRT__FILTER_PIECE + MIRT__FILTER_BESIDE];
+    const int64_t line = t->w * t->c, beside = f->reach * t->c, first = mirt__max(begin - beside, 0),
+                  last = mirt__min(end + beside, line);
+    memset(down, 0, sizeof down);
+    for (int64_t k = mirt__max(row - f->reach, 0); k <= mirt__min(row + f->reach, t->h - 1); k++) {
+        const mirt__real *const from = x + k * line + first, factor = f->down[k - row + f->reach];
+        MIRT__INDEPENDENT
+        for (int64_t i = 0; i < last - first; i++) down[i] += factor * from[i];
+    }
+    memset(y + row * line + begin, 0, (size_t)(end - begin) * sizeof *y);
+    for (int k = -f->reach; k <= f->reach; k++) {
+        const int64_t low = mirt__max(begin, -k * t->c), high = mirt__min(end, line - k * t->c);
+        const mirt__real *const from = down + k * t->c - first, factor = f->across[k + f->reach];
+        mirt__real *const to = y + row * line;
+        MIRT__INDEPENDENT
+        for (int64_t i = low; i < high; i++) to[i] += factor * from[i];
+    }
+    for (int64_t i = row * line + begin; i < row * line + end; i++) y[i] = mirt__transform_filtered(f, x[i], y[i]);
+}
+
+MIRT__LIB void mirt__augment_filter(const mirt__augment *a, const mirt__transform *t, const mirt__real *x,
+                                    mirt__real *y) {
+    const int64_t line = t->w * t->c;
+    mirt__transform_filter f;
+    double drawn[4];
+    if (!mirt__transform_applies(t, a->seed, a->row, a->step)) {
+        memcpy(y, x, (size_t)(t->h * line) * sizeof *y);
+        return;
+    }
+    mirt__transform_draw(t, a->seed, a->row, a->step, drawn);
+    mirt__transform_filter_of(t, drawn, &f);
+    for (int64_t row = 0; row < t->h; row++) {
+        for (int64_t i = 0; i < line; i += MIRT__FILTER_PIECE)
+            mirt__augment_filter_piece(t, &f, x, row, i, mirt__min(i + MIRT__FILTER_PIECE, line), y);
+    }
 }
 
 #include "optimize_end.inc"

@@ -9,32 +9,51 @@
 #include <string.h>
 
 #define MIRT__TRANSFORM_BINS 256 /* at most, of equalization */
+#define MIRT__TRANSFORM_TAPS 31  /* at most, of a blur's kernel to a side */
 
-/* Whether the transform moves pixels. */
-MIRT__BOTH bool mirt__transform_moves(mirt_augmentation_kind kind) {
-    return kind < MIRT_RANDOM_CONTRAST || kind == MIRT_RANDOM_SHEAR;
+/* What a kind of transform does. */
+enum {
+    MIRT__MOVES = 1,     /* pixels */
+    MIRT__FILLS = 2,     /* has a fill mode for what comes from outside of the image */
+    MIRT__SIZES = 4,     /* ... a height and width */
+    MIRT__RANGES = 8,    /* ... a value range */
+    MIRT__FILTERS = 16,  /* needs the neighbors of a pixel */
+    MIRT__COLORS = 32,   /* changes red, green and blue together */
+    MIRT__GRAYS = 64,    /* ... or one channel */
+    MIRT__LINEAR = 128,  /* x becomes (x - from) * factor + to, alike in a channel */
+    MIRT__MEASURES = 256, /* ... by the channel's mean or extremes */
+    MIRT__CHANCES = 512  /* happens by a chance that is drawn from its first factor */
+};
+MIRT__BOTH int mirt__transform_traits(mirt_augmentation_kind kind) {
+    switch ((int)kind) {
+    case MIRT_RANDOM_FLIP: return MIRT__MOVES;
+    case MIRT_RANDOM_ROTATION:
+    case MIRT_RANDOM_ZOOM:
+    case MIRT_RANDOM_TRANSLATION:
+    case MIRT_RANDOM_SHEAR: return MIRT__MOVES | MIRT__FILLS;
+    case MIRT_RANDOM_CROP:
+    case MIRT_CENTER_CROP:
+    case MIRT_RESIZING: return MIRT__MOVES | MIRT__SIZES;
+    case MIRT_RANDOM_CONTRAST:
+    case MIRT_AUTO_CONTRAST: return MIRT__RANGES | MIRT__LINEAR | MIRT__MEASURES;
+    case MIRT_RANDOM_BRIGHTNESS: return MIRT__RANGES | MIRT__LINEAR;
+    case MIRT_RANDOM_INVERT: return MIRT__RANGES | MIRT__LINEAR | MIRT__CHANCES;
+    case MIRT_RANDOM_HUE:
+    case MIRT_RANDOM_SATURATION: return MIRT__RANGES | MIRT__COLORS;
+    case MIRT_RANDOM_GRAYSCALE: return MIRT__COLORS | MIRT__GRAYS | MIRT__CHANCES;
+    case MIRT_RANDOM_COLOR_DEGENERATION: return MIRT__RANGES | MIRT__COLORS | MIRT__GRAYS;
+    case MIRT_RANDOM_COLOR_JITTER:
+    case MIRT_RAND_AUGMENT: return MIRT__RANGES | MIRT__GRAYS;
+    case MIRT_RANDOM_ERASING: return MIRT__RANGES | MIRT__CHANCES;
+    case MIRT_RANDOM_SHARPNESS: return MIRT__RANGES | MIRT__FILTERS;
+    case MIRT_RANDOM_GAUSSIAN_BLUR: return MIRT__RANGES | MIRT__FILTERS | MIRT__CHANCES;
+    default: return MIRT__RANGES;
+    }
 }
 
-/* Whether it changes each pixel by that pixel alone: red, green and blue together. */
-MIRT__BOTH bool mirt__transform_colors(mirt_augmentation_kind kind) {
-    return kind == MIRT_RANDOM_HUE || kind == MIRT_RANDOM_SATURATION || kind == MIRT_RANDOM_GRAYSCALE ||
-           kind == MIRT_RANDOM_COLOR_DEGENERATION;
-}
-
-/* Whether it changes each number by that number alone, with the same numbers for all of a channel. */
-MIRT__BOTH bool mirt__transform_linear(mirt_augmentation_kind kind) {
-    return kind == MIRT_RANDOM_CONTRAST || kind == MIRT_RANDOM_BRIGHTNESS || kind == MIRT_RANDOM_INVERT ||
-           kind == MIRT_AUTO_CONTRAST;
-}
-
-/* Whether it happens by a chance that is drawn from its first factor. */
-MIRT__BOTH bool mirt__transform_chances(mirt_augmentation_kind kind) {
-    return kind == MIRT_RANDOM_ERASING || kind == MIRT_RANDOM_GRAYSCALE || kind == MIRT_RANDOM_INVERT;
-}
-
-/* Whether it has a fill mode for what comes from outside of the image. */
-MIRT__BOTH bool mirt__transform_fills(mirt_augmentation_kind kind) {
-    return (kind >= MIRT_RANDOM_ROTATION && kind <= MIRT_RANDOM_TRANSLATION) || kind == MIRT_RANDOM_SHEAR;
+/* Whether it makes another image of the whole image. */
+MIRT__BOTH bool mirt__transform_remakes(const mirt__transform *t) {
+    return (mirt__transform_traits(t->kind) & (MIRT__MOVES | MIRT__FILTERS)) != 0;
 }
 
 /* Four random words for the transform with this key of image `row` at time `step`; others for each block. */
@@ -51,12 +70,17 @@ MIRT__BOTH void mirt__transform_units(const uint32_t word[4], double out[4]) {
     for (int i = 0; i < 4; i++) out[i] = (double)(word[i] >> 8) / 16777216.0;
 }
 
+MIRT__BOTH void mirt__transform_block(uint64_t owner, uint64_t seed, uint64_t row, uint64_t step, uint32_t block,
+                                      double out[4]) {
+    uint32_t word[4];
+    mirt__transform_words(owner, seed, row, step, block, word);
+    mirt__transform_units(word, out);
+}
+
 /* The numbers of the first block, all that most transforms draw. */
 MIRT__BOTH void mirt__transform_draw(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
                                      double out[4]) {
-    uint32_t word[4];
-    mirt__transform_words(t->key, seed, row, step, 0, word);
-    mirt__transform_units(word, out);
+    mirt__transform_block(t->key, seed, row, step, 0, out);
 }
 
 MIRT__BOTH double mirt__transform_between(const mirt__transform *t, int axis, double drawn) {
@@ -65,11 +89,13 @@ MIRT__BOTH double mirt__transform_between(const mirt__transform *t, int axis, do
 
 /* Whether the image is transformed at all. */
 MIRT__BOTH bool mirt__transform_applies(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step) {
-    uint32_t word[4];
     double drawn[4];
-    if (!mirt__transform_chances(t->kind)) return true;
-    mirt__transform_words(t->key, seed, row, step, 1, word);
-    mirt__transform_units(word, drawn);
+    if (t->choices) {
+        mirt__transform_block(t->chooser, seed, row, step, 0, drawn);
+        if ((int)(drawn[0] * t->choices) != t->choice) return false;
+    }
+    if (!(mirt__transform_traits(t->kind) & MIRT__CHANCES)) return true;
+    mirt__transform_block(t->key, seed, row, step, 1, drawn);
     return drawn[1] < mirt__transform_between(t, 0, drawn[0]);
 }
 
@@ -158,7 +184,8 @@ MIRT__BOTH void mirt__transform_then(double a[6], const double b[6]) {
 /* Transforms that run in one pass: on values, or one warp. */
 typedef struct mirt__transform_pass {
     int end; /* the first transform after it */
-    bool moves, filled, chosen; /* fill and value, and nearest, of the transform that uses them */
+    bool remakes, moves; /* another image; by a warp, not a filter */
+    bool filled, chosen; /* fill and value, and nearest, of the transform that uses them */
     mirt_fill_mode fill;
     bool nearest, sized;
     float value;
@@ -166,7 +193,7 @@ typedef struct mirt__transform_pass {
 
 /* Whether `t` can be part of the same warp; if so, applies its settings. */
 MIRT__BOTH bool mirt__transform_joins(mirt__transform_pass *p, const mirt__transform *t) {
-    const bool fills = mirt__transform_fills(t->kind), sized = t->kind == MIRT_RESIZING;
+    const bool fills = (mirt__transform_traits(t->kind) & MIRT__FILLS) != 0, sized = t->kind == MIRT_RESIZING;
     if ((fills || sized) && p->chosen && p->nearest != t->nearest) return false;
     if (fills && p->filled &&
         (p->fill != t->fill || (t->fill == MIRT_FILL_CONSTANT && (p->value < t->value || p->value > t->value))))
@@ -193,13 +220,13 @@ MIRT__BOTH mirt__transform_pass mirt__transform_pass_of(const mirt__transform *t
     mirt__transform_pass p;
     memset(&p, 0, sizeof p);
     p.fill = MIRT_FILL_NEAREST;
-    p.moves = mirt__transform_moves(t[first].kind);
-    p.end = first;
-    do p.end++;
-    while (p.end < count && mirt__transform_moves(t[p.end].kind) == p.moves && !p.moves);
+    p.remakes = mirt__transform_remakes(&t[first]);
+    p.moves = (mirt__transform_traits(t[first].kind) & MIRT__MOVES) != 0;
+    p.end = first + 1;
+    while (p.end < count && !p.remakes && !mirt__transform_remakes(&t[p.end])) p.end++;
     if (!p.moves) return p;
     mirt__transform_joins(&p, &t[first]);
-    while (p.end < count && mirt__transform_moves(t[p.end].kind) && !mirt__transform_fits(&t[p.end]) &&
+    while (p.end < count && (mirt__transform_traits(t[p.end].kind) & MIRT__MOVES) && !mirt__transform_fits(&t[p.end]) &&
            mirt__transform_joins(&p, &t[p.end]))
         p.end++;
     return p;
@@ -245,13 +272,13 @@ MIRT__TRANSFORM_INLINE mirt__real mirt__transform_clip(mirt__real v, mirt__real 
 /* x from value_range to 0 to 255. */
 MIRT__TRANSFORM_INLINE mirt__real mirt__transform_to_bytes(const mirt__transform *t, mirt__real x) {
     const mirt__real low = (mirt__real)t->range[0], span = (mirt__real)t->range[1] - low;
-    return low < 0 || low > 0 || span < 255 || span > 255 ? (x - low) / span * 255 : x;
+    return (x - low) / span * 255;
 }
 
 /* ... and back. */
 MIRT__TRANSFORM_INLINE mirt__real mirt__transform_of_bytes(const mirt__transform *t, mirt__real x) {
     const mirt__real low = (mirt__real)t->range[0], span = (mirt__real)t->range[1] - low;
-    return low < 0 || low > 0 || span < 255 || span > 255 ? mirt__transform_times(x / 255, span) + low : x;
+    return mirt__transform_times(x / 255, span) + low;
 }
 
 /* Solarization and posterization of a number. */
@@ -394,6 +421,45 @@ MIRT__TRANSFORM_INLINE mirt__real mirt__transform_erased(const mirt__transform *
                              ? (mirt__real)t->value
                              : mirt__transform_times((mirt__real)mirt__normal(word), (mirt__real)t->range[1]);
     return mirt__transform_clip(v, (mirt__real)t->range[0], (mirt__real)t->range[1]);
+}
+
+/* y = center x + side (sum over the kernel down[] across[]), clipped; outside of the image is 0. */
+typedef struct mirt__transform_filter {
+    int reach; /* the kernel has 2 reach + 1 numbers to a side */
+    mirt__real center, side, low, high, down[MIRT__TRANSFORM_TAPS], across[MIRT__TRANSFORM_TAPS];
+} mirt__transform_filter;
+
+MIRT__BOTH void mirt__transform_gauss(double sigma, int reach, mirt__real *out) {
+    double sum = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = -reach; i <= reach; i++) {
+            const double at = i / sigma, v = exp(-0.5 * at * at);
+            if (pass) out[i + reach] = (mirt__real)(v / sum);
+            else sum += v;
+        }
+    }
+}
+
+/* Blurs, or moves towards a kernel of ones with 5 in the middle, over 13. */
+MIRT__BOTH void mirt__transform_filter_of(const mirt__transform *t, const double drawn[4],
+                                          mirt__transform_filter *out) {
+    const bool blurs = t->kind == MIRT_RANDOM_GAUSSIAN_BLUR;
+    const double towards = 1 - 2 * mirt__transform_between(t, 0, drawn[0]);
+    out->reach = blurs ? t->size / 2 : 1;
+    out->center = blurs ? 0 : (mirt__real)(1 - 9 * towards / 13);
+    out->side = blurs ? 1 : (mirt__real)(towards / 13);
+    out->low = (mirt__real)t->range[0];
+    out->high = (mirt__real)t->range[1];
+    for (int i = 0; i < 3; i++) out->down[i] = out->across[i] = 1;
+    if (!blurs) return;
+    mirt__transform_gauss(mirt__transform_between(t, 1, drawn[0]) + 1e-6, out->reach, out->across);
+    mirt__transform_gauss(mirt__transform_between(t, 1, drawn[1]) + 1e-6, out->reach, out->down);
+}
+
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_filtered(const mirt__transform_filter *f, mirt__real x,
+                                                           mirt__real sum) {
+    return mirt__transform_clip(mirt__transform_times(f->center, x) + mirt__transform_times(f->side, sum), f->low,
+                                f->high);
 }
 
 #undef MIRT__TRANSFORM_INLINE

@@ -67,6 +67,14 @@ static const mirt__field mirt__erasing_fields[] = {
 static const mirt__field mirt__level_fields[] = {
     MIRT__AUGMENT_FIELD(addition_factor, FLOAT2), MIRT__AUGMENT_FIELD(threshold_factor, FLOAT2),
     MIRT__AUGMENT_FIELD(value_range, FLOAT2), MIRT__AUGMENT_FIELD(bins, INT)};
+static const mirt__field mirt__blur_fields[] = {
+    MIRT__AUGMENT_FIELD(kernel_size, INT), MIRT__AUGMENT_FIELD(sigma, FLOAT2), MIRT__AUGMENT_FIELD(factor, FLOAT2),
+    MIRT__AUGMENT_FIELD(value_range, FLOAT2), MIRT__AUGMENT_FIELD(num_ops, INT),
+    MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION)};
+static const mirt__field mirt__jitter_fields[] = {
+    MIRT__AUGMENT_FIELD(brightness_factor, FLOAT2), MIRT__AUGMENT_FIELD(contrast_factor, FLOAT2),
+    MIRT__AUGMENT_FIELD(saturation_factor, FLOAT2), MIRT__AUGMENT_FIELD(hue_factor, FLOAT2),
+    MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
 #undef MIRT__AUGMENT_FIELD
 #undef MIRT__FILLING
 
@@ -91,7 +99,11 @@ static const mirt__field mirt__level_fields[] = {
     X(random_posterization, "RandomPosterization", values, 0, 2) \
     X(random_color_degeneration, "RandomColorDegeneration", values, 0, 2) \
     X(auto_contrast, "AutoContrast", level, 2, 1) \
-    X(equalization, "Equalization", level, 2, 2)
+    X(equalization, "Equalization", level, 2, 2) \
+    X(random_sharpness, "RandomSharpness", values, 0, 2) \
+    X(random_gaussian_blur, "RandomGaussianBlur", blur, 0, 4) \
+    X(random_color_jitter, "RandomColorJitter", jitter, 0, 5) \
+    X(rand_augment, "RandAugment", blur, 2, 4)
 
 static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x);
 #define MIRT__AUGMENT_CLASS(name, class_name, fields, first, count) \
@@ -101,11 +113,24 @@ static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x)
     MIRT__LAYER_LISTED(name);
 MIRT__AUGMENTATIONS(MIRT__AUGMENT_CLASS)
 #undef MIRT__AUGMENT_CLASS
-MIRT__STATIC_ASSERT(MIRT__NUMBER_OF_LAYER_equalization - MIRT__NUMBER_OF_LAYER_random_flip ==
+MIRT__STATIC_ASSERT(MIRT__NUMBER_OF_LAYER_rand_augment - MIRT__NUMBER_OF_LAYER_random_flip ==
                         (int)MIRT__AUGMENTATION_COUNT - 1, "layers are in the order of kinds");
 
 static const mirt__layer_class *mirt__augmentation_class(int kind) {
     return mirt__layer_class_at(MIRT__NUMBER_OF_LAYER_random_flip + kind);
+}
+
+/* Records the transforms of a layer. */
+MIRT__TRAINING mirt_tensor *mirt__augmented(const mirt__layer *layer, mirt_tensor *x) {
+    const mirt_augmentation *const d = (const mirt_augmentation *)layer->desc;
+    const mirt_shape shape = x->shape;
+    mirt__transform t;
+    int made = 1;
+    for (int i = 0; x && made > 0; i++) {
+        made = mirt__transforms_next(d, i, mirt__hash(layer->name), shape.dim[1], shape.dim[2], shape.dim[3], &t);
+        if (made > 0) x = mirt__augment_op(x, &t);
+    }
+    return made < 0 ? NULL : x;
 }
 
 static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x) {
@@ -127,8 +152,8 @@ static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x)
         return NULL;
     }
     if (kind == MIRT_AUTO_CONTRAST) return mirt__auto_contrasted(x, &t);
-    t.key = mirt__hash(layer->name);
-    return kind == MIRT_CENTER_CROP || kind == MIRT_RESIZING ? mirt__fit_op(x, &t) : mirt__augment_op(x, &t);
+    if (kind == MIRT_CENTER_CROP || kind == MIRT_RESIZING) return mirt__fit_op(x, &t);
+    return MIRT__TRAINS ? mirt__augmented(layer, x) : kind == MIRT_RANDOM_CROP ? mirt__augment_op(x, &t) : x;
 }
 
 static mirt_tensor *mirt__augmentation_on(mirt_tensor *x, const mirt_augmentation *desc, int kind) {

@@ -60,10 +60,15 @@ def entry(
     scale=(0, 0),
     solarizes=((0, 0), (0, 0)),
     bins=0,
+    size_of_kernel=0,
+    sigma=(0, 0),
+    jitter=((0, 0), (0, 0), (0, 0), (0, 0)),
+    num_ops=0,
 ):
     return (
         "{MIRT_%s, MIRT_FLIP_HORIZONTAL_AND_VERTICAL, %s, %s, %s, MIRT_FILL_%s, MIRT_%s, %.9g, %d, %d, %s, %s, NULL,"
-        " false, %s, %s, %s, %s, %s, %d}"
+        " false, %s, %s, %s, %s, %s, %d, %d, %s, %s, %s,"
+        " %s, %s, %d}"
         % (
             kind.upper(),
             pair(factor),
@@ -82,6 +87,10 @@ def entry(
             pair(solarizes[0]),
             pair(solarizes[1]),
             bins,
+            size_of_kernel,
+            pair(sigma),
+            *(pair(f) for f in jitter),
+            num_ops,
         )
     )
 
@@ -179,7 +188,7 @@ def given(layer, numbers, noise=None):
             u = np.reshape([left.pop(0) for _ in range(count)], shape)
             return tf.constant(kw.get("minval", 0) + u * (kw.get("maxval", 1) - kw.get("minval", 0)), tf.float64)
 
-        def whole_numbers(shape, minval, maxval, dtype, **kw):
+        def whole_numbers(shape, minval, maxval, dtype="int32", **kw):
             u = [left.pop(0) for _ in range(int(np.prod(shape)))]
             return tf.cast(tf.constant(minval + np.floor(np.array(u) * (maxval - minval))), dtype)
 
@@ -285,6 +294,68 @@ def equalization(bins, value_range):
     return entry("equalization", value_range=value_range, bins=bins), layer, None
 
 
+def sharpness(factor, value_range):
+    u = units(drawn(0, KEY ^ SEED, ROW))
+    layer = L.RandomSharpness(factor, value_range=value_range)
+    return entry("random_sharpness", factor, value_range=value_range), given(layer, [u[0]]), None
+
+
+def blur(factor, size, sigma, value_range):
+    u, chance = units(drawn(0, KEY ^ SEED, ROW)), units(drawn(1, KEY ^ SEED, ROW))
+    layer = L.RandomGaussianBlur(factor, kernel_size=size, sigma=sigma, value_range=value_range)
+    text = entry("random_gaussian_blur", factor, value_range=value_range, size_of_kernel=size, sigma=sigma)
+    return text, given(layer, chance[:2] + u[:2]), None
+
+
+def member(i):
+    """What number i of an augmentation that consists of several draws."""
+    return units(drawn(0, KEY ^ SEED ^ i * 0xD1B54A32D192ED03 % 2**64, ROW))
+
+
+def jitter(brightness, contrast, saturation, hue, value_range):
+    factors = dict(brightness_factor=brightness, contrast_factor=contrast, saturation_factor=saturation, hue_factor=hue)
+    layer = L.RandomColorJitter(value_range, **{k: v for k, v in factors.items() if v})
+    which = [k for k, v in factors.items() if v]
+    numbers = []
+    for i, name in enumerate(which):
+        u = member(i)
+        numbers += [u[1], u[0]] if name == "hue_factor" else [u[0]]
+    text = entry("random_color_jitter", value_range=value_range, jitter=[v or (0, 0) for v in factors.values()])
+    return text, given(layer, numbers), None
+
+
+def rand_augment(num_ops, factor, value_range):
+    # not RandAugment itself, which computes all changes for each choice, and of which some refuse float64
+    layer = L.RandAugment(value_range, factor=factor)
+    names = layer._AUGMENT_LAYERS
+
+    def call(x, training):
+        for op in range(num_ops):
+            pick = int(units(drawn(0, KEY ^ SEED ^ (op + 1) * 0xA0761D6478BD642F % 2**64, ROW))[0] * len(names))
+            u = member(op * len(names) + pick)
+            numbers = {
+                "random_shear": [u[2], u[0], u[1]],
+                "solarization": u[:2],
+                "random_posterization": u[:1] if int(8 * factor[1]) > 1 else [],
+                "auto_contrast": [],
+                "equalization": [],
+            }.get(names[pick], u[:1])
+            if names[pick] == "random_contrast":
+                by = {"contrast_factor": tf.constant(1 - factor[0] + u[0] * sum(factor), tf.float64)}
+                x = layer.random_contrast.transform_images(x, by)
+            elif names[pick] == "random_rotation":
+                by = factor[0] + u[0] * (factor[1] - factor[0])
+                x = L.RandomRotation((by, by))(x, training=True)
+            elif names[pick] == "random_translation":
+                by = [factor[0] + v * (factor[1] - factor[0]) for v in u[:2]]
+                x = L.RandomTranslation((by[0], by[0]), (by[1], by[1]))(x, training=True)
+            else:
+                x = given(getattr(layer, names[pick]), numbers)(x, training=True)
+        return x
+
+    return entry("rand_augment", factor, value_range=value_range, num_ops=num_ops), call, None
+
+
 def keras_of(kw):
     names = {"fill": "fill_mode", "value": "fill_value", "interpolation": "interpolation"}
     return {names[k]: v for k, v in kw.items()}
@@ -377,6 +448,22 @@ for shape in [(5, 7, 3), (9, 140, 3), (6, 5, 1)]:
         ([degeneration((0.2, 0.9), (0, 1))], shape),
         ([degeneration((1.0, 1.0), (0.25, 0.75))], shape),
     ]
+for shape in SHAPES:
+    CASES += [
+        ([sharpness((0.0, 0.4), (0, 1))], shape),
+        ([sharpness((0.7, 1.0), (-1, 2))], shape),
+        ([blur((1.0, 1.0), 3, (0.5, 1.0), (0, 1))], shape),
+        ([blur((1.0, 1.0), 7, (0.1, 3.0), (0.25, 0.5))], shape),
+        ([blur((0.0, 0.01), 3, (0.5, 1.0), (0, 1))], shape),
+    ]
+for shape in [(5, 7, 3), (9, 140, 3)]:
+    CASES += [
+        ([jitter((-0.2, 0.4), (0.2, 0.3), (0.1, 0.9), (0.1, 0.8), (0, 1))], shape),
+        ([jitter(None, (0.3, 0.6), None, (0.5, 0.8), (-0.5, 1.5))], shape),
+        ([rand_augment(1, (0.1, 0.5), (0, 1))], shape),
+        ([rand_augment(8, (0.2, 0.4), (0, 1))], shape),
+    ]
+CASES.append(([rand_augment(8, (0.0, 1.0), (-0.5, 1.5))], (6, 5, 1)))
 
 
 def one_warp(entries, x):
