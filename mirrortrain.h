@@ -60,7 +60,8 @@
      RandomCrop, CenterCrop, Resizing, RandomContrast, RandomBrightness,
      RandomShear, RandomHue, RandomSaturation, RandomErasing, RandomGrayscale,
      RandomInvert, Solarization, RandomPosterization, RandomColorDegeneration,
-     AutoContrast, Equalization, BatchNormalization, LayerNormalization,
+     AutoContrast, Equalization, RandomSharpness, RandomGaussianBlur,
+     RandomColorJitter, RandAugment, BatchNormalization, LayerNormalization,
      RMSNormalization, GroupNormalization, UnitNormalization, Add, Subtract,
      Multiply, Average, Maximum, Minimum, Concatenate
    - losses: sparse_categorical_crossentropy, categorical_crossentropy,
@@ -89,7 +90,8 @@
      random_crop, center_crop, resizing, random_contrast, random_brightness,
      random_shear, random_hue, random_saturation, random_erasing,
      random_grayscale, random_invert, solarization, random_posterization,
-     random_color_degeneration, auto_contrast, equalization
+     random_color_degeneration, auto_contrast, equalization, random_sharpness,
+     random_gaussian_blur, random_color_jitter, rand_augment
    - ready-made networks: efficientnet_v2_b0, efficientnet_v2_b1,
      efficientnet_v2_b2, efficientnet_v2_b3, efficientnet_v2_s, efficientnet_v2_m,
      efficientnet_v2_l, mobilenet_v2, mobilenet_v3_small, mobilenet_v3_large,
@@ -1810,6 +1812,10 @@ typedef enum mirt_augmentation_kind {
     MIRT_RANDOM_COLOR_DEGENERATION,
     MIRT_AUTO_CONTRAST,
     MIRT_EQUALIZATION,
+    MIRT_RANDOM_SHARPNESS,
+    MIRT_RANDOM_GAUSSIAN_BLUR,
+    MIRT_RANDOM_COLOR_JITTER,
+    MIRT_RAND_AUGMENT,
     MIRT__AUGMENTATION_COUNT
 } mirt_augmentation_kind;
 /* Where a pixel from outside of the image is taken from: (dcba|abcd|dcba), one value, (abcd|abcd|abcd),
@@ -1829,8 +1835,9 @@ typedef struct mirt_augmentation {
     float factor[2];             /* rotation: in turns, counter-clockwise, within [-1, 1]; brightness: of the value
                                     range, within [-1, 1]; contrast: {l, u}, within [0, 1], is 1 - l to 1 + u times the
                                     contrast, and {f, 0} is {f, f}; hue, saturation, color degeneration, erasing,
-                                    inversion: within [0, 1], and {f, 0} is {0, f}; grayscale: its chance, {f, 0};
-                                    posterization: bits, {l, u} is l to u - 1, within [1, 8], {f, 0} is {1, f} */
+                                    inversion, sharpness, blur, RandAugment: within [0, 1], and {f, 0} is {0, f};
+                                    grayscale: its chance, {f, 0}; posterization: bits, {l, u} is l to u - 1, within
+                                    [1, 8], {f, 0} is {1, f} */
     /* zoom, above -1 to 1: how much larger the part of the image that is shown becomes, so that more than 0 zooms out;
        no width_factor: it keeps the aspect ratio. Translation, within [-1, 1]: in heights and widths, down and to the
        right */
@@ -1851,6 +1858,11 @@ typedef struct mirt_augmentation {
                                     part has; default {0.02, 0.33} */
     float addition_factor[2], threshold_factor[2]; /* solarization, within [0, 1]; {f, 0} is {0, f} */
     int bins;                    /* equalization, 2 to 256; default 256 */
+    int kernel_size;             /* blur: pixels to a side, odd, at most 31; default 3 */
+    float sigma[2];              /* blur: in pixels, within [0, 100], {s, 0} is {0, s}; default {0, 1} */
+    float brightness_factor[2], contrast_factor[2], saturation_factor[2], hue_factor[2]; /* color jitter: `factor` of
+                                    these four; {0, 0} leaves one out */
+    int num_ops;                 /* RandAugment: changes one after the other; 1 to 8, default 2 */
 } mirt_augmentation;
 
 /* Layers on (rows, height, width, channels). Random ones are active in training only, and leave nothing in programs
@@ -1880,8 +1892,8 @@ MIRT_API mirt_tensor *mirt_random_saturation(mirt_tensor *x, const mirt_augmenta
 /* With a chance that is drawn from `factor` (default {0, 1}), a part of the image becomes normal noise times the upper
    value, or fill_value, clipped to value_range. */
 MIRT_API mirt_tensor *mirt_random_erasing(mirt_tensor *x, const mirt_augmentation *desc);
-/* By a chance of factor[0], default 0.5, the color of every pixel becomes 0.2989 red + 0.587 green + 0.114 blue.
-   Also of one channel, which stays. */
+/* With a chance of factor[0], default 0.5, the color of each pixel becomes 0.2989 red + 0.587 green + 0.114 blue. Also
+   of one channel, which stays. */
 MIRT_API mirt_tensor *mirt_random_grayscale(mirt_tensor *x, const mirt_augmentation *desc);
 /* The upper value minus x, with a chance that is drawn from `factor`, default {0, 1}. */
 MIRT_API mirt_tensor *mirt_random_invert(mirt_tensor *x, const mirt_augmentation *desc);
@@ -1895,6 +1907,18 @@ MIRT_API mirt_tensor *mirt_random_color_degeneration(mirt_tensor *x, const mirt_
 /* The numbers of each channel are spread so that each range has as many; Keras does that for the numbers
    of all images of a batch together. */
 MIRT_API mirt_tensor *mirt_equalization(mirt_tensor *x, const mirt_augmentation *desc);
+/* x + (1 - 2 f) (s - x), s smoothed by 3 x 3 pixels: 0 is smoothed, 0.5 is x, 1 is sharper. Outside of the image is 0.
+   At most 512 channels. */
+MIRT_API mirt_tensor *mirt_random_sharpness(mirt_tensor *x, const mirt_augmentation *desc);
+/* With a chance that is drawn from `factor`, default {0, 1}; height and width have each a sigma, in Keras those of the
+   batch. Outside of the image is 0. */
+MIRT_API mirt_tensor *mirt_random_gaussian_blur(mirt_tensor *x, const mirt_augmentation *desc);
+/* Brightness, contrast, saturation and hue, one after the other. */
+MIRT_API mirt_tensor *mirt_random_color_jitter(mirt_tensor *x, const mirt_augmentation *desc);
+/* num_ops times one of shear, translation, rotation, brightness, color degeneration, contrast, sharpness,
+   posterization, solarization, auto contrast and equalization, each by `factor` (default {0, 0.5}). Each image draws
+   its own, in Keras the batch. */
+MIRT_API mirt_tensor *mirt_rand_augment(mirt_tensor *x, const mirt_augmentation *desc);
 /* These three are always active, and gradients pass. Each channel from its least and greatest number to value_range;
    one with a single number stays. In data sets at most 64 channels. */
 MIRT_API mirt_tensor *mirt_auto_contrast(mirt_tensor *x, const mirt_augmentation *desc);
@@ -1915,7 +1939,9 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
    Names as the layers without "random_"; numbers after ':', two being height and width: flip:horizontal, rotation:0.1,
    zoom:0.1:0.2, translation:0.1:0.1, crop:200:180, center_crop:200, resizing:224, contrast:0.2, brightness:0.1; and
    constant, wrap, nearest: rotation:0.1:constant. Also shear:0.2:0.1 (x and y), hue:0.1, saturation:0.4:0.6 (a range),
-   erasing or erasing:0.5:constant. */
+   erasing or erasing:0.5:constant, grayscale:0.2 and invert:0.2 (chances), solarization:0.1:0.5 (addition, threshold),
+   posterization:4, color_degeneration:0.5, auto_contrast, equalization, sharpness:0.2:0.8, gaussian_blur:0.5 (a
+   chance), color_jitter:0.2:0.2:0.2:0.1 (brightness, contrast, saturation, hue), rand_augment or rand_augment:0.3. */
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most);
 
 /* Mean and variance of the channels of x[0], over an epoch, into desc: what mirt_normalization then takes off. The data
@@ -3903,7 +3929,9 @@ typedef struct mirt__transform {
     bool crop;          /* size of the central part with the new aspect ratio, if it is resized */
     float value;        /* value of a constant fill */
     float low[2], high[2]; /* ranges of random factors: of the height, or of all; of the width */
-    int bins;           /* of equalization */
+    int bins, size;     /* of equalization; of the kernel of a blur */
+    int choices, choice; /* applies only to images that draw `choice` of this many by the key `chooser`; 0: to all */
+    uint64_t chooser;
     float range[2];     /* range of pixels */
     int64_t h, w, c, oh, ow;
     uint64_t key;
@@ -4060,32 +4088,51 @@ MIRT__KERNELS_END
 #include <string.h>
 
 #define MIRT__TRANSFORM_BINS 256 /* at most, of equalization */
+#define MIRT__TRANSFORM_TAPS 31  /* at most, of a blur's kernel to a side */
 
-/* Whether the transform moves pixels. */
-MIRT__BOTH bool mirt__transform_moves(mirt_augmentation_kind kind) {
-    return kind < MIRT_RANDOM_CONTRAST || kind == MIRT_RANDOM_SHEAR;
+/* What a kind of transform does. */
+enum {
+    MIRT__MOVES = 1,     /* pixels */
+    MIRT__FILLS = 2,     /* has a fill mode for what comes from outside of the image */
+    MIRT__SIZES = 4,     /* ... a height and width */
+    MIRT__RANGES = 8,    /* ... a value range */
+    MIRT__FILTERS = 16,  /* needs the neighbors of a pixel */
+    MIRT__COLORS = 32,   /* changes red, green and blue together */
+    MIRT__GRAYS = 64,    /* ... or one channel */
+    MIRT__LINEAR = 128,  /* x becomes (x - from) * factor + to, alike in a channel */
+    MIRT__MEASURES = 256, /* ... by the channel's mean or extremes */
+    MIRT__CHANCES = 512  /* happens by a chance that is drawn from its first factor */
+};
+MIRT__BOTH int mirt__transform_traits(mirt_augmentation_kind kind) {
+    switch ((int)kind) {
+    case MIRT_RANDOM_FLIP: return MIRT__MOVES;
+    case MIRT_RANDOM_ROTATION:
+    case MIRT_RANDOM_ZOOM:
+    case MIRT_RANDOM_TRANSLATION:
+    case MIRT_RANDOM_SHEAR: return MIRT__MOVES | MIRT__FILLS;
+    case MIRT_RANDOM_CROP:
+    case MIRT_CENTER_CROP:
+    case MIRT_RESIZING: return MIRT__MOVES | MIRT__SIZES;
+    case MIRT_RANDOM_CONTRAST:
+    case MIRT_AUTO_CONTRAST: return MIRT__RANGES | MIRT__LINEAR | MIRT__MEASURES;
+    case MIRT_RANDOM_BRIGHTNESS: return MIRT__RANGES | MIRT__LINEAR;
+    case MIRT_RANDOM_INVERT: return MIRT__RANGES | MIRT__LINEAR | MIRT__CHANCES;
+    case MIRT_RANDOM_HUE:
+    case MIRT_RANDOM_SATURATION: return MIRT__RANGES | MIRT__COLORS;
+    case MIRT_RANDOM_GRAYSCALE: return MIRT__COLORS | MIRT__GRAYS | MIRT__CHANCES;
+    case MIRT_RANDOM_COLOR_DEGENERATION: return MIRT__RANGES | MIRT__COLORS | MIRT__GRAYS;
+    case MIRT_RANDOM_COLOR_JITTER:
+    case MIRT_RAND_AUGMENT: return MIRT__RANGES | MIRT__GRAYS;
+    case MIRT_RANDOM_ERASING: return MIRT__RANGES | MIRT__CHANCES;
+    case MIRT_RANDOM_SHARPNESS: return MIRT__RANGES | MIRT__FILTERS;
+    case MIRT_RANDOM_GAUSSIAN_BLUR: return MIRT__RANGES | MIRT__FILTERS | MIRT__CHANCES;
+    default: return MIRT__RANGES;
+    }
 }
 
-/* Whether it changes each pixel by that pixel alone: red, green and blue together. */
-MIRT__BOTH bool mirt__transform_colors(mirt_augmentation_kind kind) {
-    return kind == MIRT_RANDOM_HUE || kind == MIRT_RANDOM_SATURATION || kind == MIRT_RANDOM_GRAYSCALE ||
-           kind == MIRT_RANDOM_COLOR_DEGENERATION;
-}
-
-/* Whether it changes each number by that number alone, with the same numbers for all of a channel. */
-MIRT__BOTH bool mirt__transform_linear(mirt_augmentation_kind kind) {
-    return kind == MIRT_RANDOM_CONTRAST || kind == MIRT_RANDOM_BRIGHTNESS || kind == MIRT_RANDOM_INVERT ||
-           kind == MIRT_AUTO_CONTRAST;
-}
-
-/* Whether it happens by a chance that is drawn from its first factor. */
-MIRT__BOTH bool mirt__transform_chances(mirt_augmentation_kind kind) {
-    return kind == MIRT_RANDOM_ERASING || kind == MIRT_RANDOM_GRAYSCALE || kind == MIRT_RANDOM_INVERT;
-}
-
-/* Whether it has a fill mode for what comes from outside of the image. */
-MIRT__BOTH bool mirt__transform_fills(mirt_augmentation_kind kind) {
-    return (kind >= MIRT_RANDOM_ROTATION && kind <= MIRT_RANDOM_TRANSLATION) || kind == MIRT_RANDOM_SHEAR;
+/* Whether it makes another image of the whole image. */
+MIRT__BOTH bool mirt__transform_remakes(const mirt__transform *t) {
+    return (mirt__transform_traits(t->kind) & (MIRT__MOVES | MIRT__FILTERS)) != 0;
 }
 
 /* Four random words for the transform with this key of image `row` at time `step`; others for each block. */
@@ -4102,12 +4149,17 @@ MIRT__BOTH void mirt__transform_units(const uint32_t word[4], double out[4]) {
     for (int i = 0; i < 4; i++) out[i] = (double)(word[i] >> 8) / 16777216.0;
 }
 
+MIRT__BOTH void mirt__transform_block(uint64_t owner, uint64_t seed, uint64_t row, uint64_t step, uint32_t block,
+                                      double out[4]) {
+    uint32_t word[4];
+    mirt__transform_words(owner, seed, row, step, block, word);
+    mirt__transform_units(word, out);
+}
+
 /* The numbers of the first block, all that most transforms draw. */
 MIRT__BOTH void mirt__transform_draw(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
                                      double out[4]) {
-    uint32_t word[4];
-    mirt__transform_words(t->key, seed, row, step, 0, word);
-    mirt__transform_units(word, out);
+    mirt__transform_block(t->key, seed, row, step, 0, out);
 }
 
 MIRT__BOTH double mirt__transform_between(const mirt__transform *t, int axis, double drawn) {
@@ -4116,11 +4168,13 @@ MIRT__BOTH double mirt__transform_between(const mirt__transform *t, int axis, do
 
 /* Whether the image is transformed at all. */
 MIRT__BOTH bool mirt__transform_applies(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step) {
-    uint32_t word[4];
     double drawn[4];
-    if (!mirt__transform_chances(t->kind)) return true;
-    mirt__transform_words(t->key, seed, row, step, 1, word);
-    mirt__transform_units(word, drawn);
+    if (t->choices) {
+        mirt__transform_block(t->chooser, seed, row, step, 0, drawn);
+        if ((int)(drawn[0] * t->choices) != t->choice) return false;
+    }
+    if (!(mirt__transform_traits(t->kind) & MIRT__CHANCES)) return true;
+    mirt__transform_block(t->key, seed, row, step, 1, drawn);
     return drawn[1] < mirt__transform_between(t, 0, drawn[0]);
 }
 
@@ -4209,7 +4263,8 @@ MIRT__BOTH void mirt__transform_then(double a[6], const double b[6]) {
 /* Transforms that run in one pass: on values, or one warp. */
 typedef struct mirt__transform_pass {
     int end; /* the first transform after it */
-    bool moves, filled, chosen; /* fill and value, and nearest, of the transform that uses them */
+    bool remakes, moves; /* another image; by a warp, not a filter */
+    bool filled, chosen; /* fill and value, and nearest, of the transform that uses them */
     mirt_fill_mode fill;
     bool nearest, sized;
     float value;
@@ -4217,7 +4272,7 @@ typedef struct mirt__transform_pass {
 
 /* Whether `t` can be part of the same warp; if so, applies its settings. */
 MIRT__BOTH bool mirt__transform_joins(mirt__transform_pass *p, const mirt__transform *t) {
-    const bool fills = mirt__transform_fills(t->kind), sized = t->kind == MIRT_RESIZING;
+    const bool fills = (mirt__transform_traits(t->kind) & MIRT__FILLS) != 0, sized = t->kind == MIRT_RESIZING;
     if ((fills || sized) && p->chosen && p->nearest != t->nearest) return false;
     if (fills && p->filled &&
         (p->fill != t->fill || (t->fill == MIRT_FILL_CONSTANT && (p->value < t->value || p->value > t->value))))
@@ -4244,13 +4299,13 @@ MIRT__BOTH mirt__transform_pass mirt__transform_pass_of(const mirt__transform *t
     mirt__transform_pass p;
     memset(&p, 0, sizeof p);
     p.fill = MIRT_FILL_NEAREST;
-    p.moves = mirt__transform_moves(t[first].kind);
-    p.end = first;
-    do p.end++;
-    while (p.end < count && mirt__transform_moves(t[p.end].kind) == p.moves && !p.moves);
+    p.remakes = mirt__transform_remakes(&t[first]);
+    p.moves = (mirt__transform_traits(t[first].kind) & MIRT__MOVES) != 0;
+    p.end = first + 1;
+    while (p.end < count && !p.remakes && !mirt__transform_remakes(&t[p.end])) p.end++;
     if (!p.moves) return p;
     mirt__transform_joins(&p, &t[first]);
-    while (p.end < count && mirt__transform_moves(t[p.end].kind) && !mirt__transform_fits(&t[p.end]) &&
+    while (p.end < count && (mirt__transform_traits(t[p.end].kind) & MIRT__MOVES) && !mirt__transform_fits(&t[p.end]) &&
            mirt__transform_joins(&p, &t[p.end]))
         p.end++;
     return p;
@@ -4297,13 +4352,13 @@ MIRT__TRANSFORM_INLINE mirt__real mirt__transform_clip(mirt__real v, mirt__real 
 /* x from value_range to 0 to 255. */
 MIRT__TRANSFORM_INLINE mirt__real mirt__transform_to_bytes(const mirt__transform *t, mirt__real x) {
     const mirt__real low = (mirt__real)t->range[0], span = (mirt__real)t->range[1] - low;
-    return low < 0 || low > 0 || span < 255 || span > 255 ? (x - low) / span * 255 : x;
+    return (x - low) / span * 255;
 }
 
 /* ... and back. */
 MIRT__TRANSFORM_INLINE mirt__real mirt__transform_of_bytes(const mirt__transform *t, mirt__real x) {
     const mirt__real low = (mirt__real)t->range[0], span = (mirt__real)t->range[1] - low;
-    return low < 0 || low > 0 || span < 255 || span > 255 ? mirt__transform_times(x / 255, span) + low : x;
+    return mirt__transform_times(x / 255, span) + low;
 }
 
 /* Solarization and posterization of a number. */
@@ -4446,6 +4501,45 @@ MIRT__TRANSFORM_INLINE mirt__real mirt__transform_erased(const mirt__transform *
                              ? (mirt__real)t->value
                              : mirt__transform_times((mirt__real)mirt__normal(word), (mirt__real)t->range[1]);
     return mirt__transform_clip(v, (mirt__real)t->range[0], (mirt__real)t->range[1]);
+}
+
+/* y = center x + side (sum over the kernel down[] across[]), clipped; outside of the image is 0. */
+typedef struct mirt__transform_filter {
+    int reach; /* the kernel has 2 reach + 1 numbers to a side */
+    mirt__real center, side, low, high, down[MIRT__TRANSFORM_TAPS], across[MIRT__TRANSFORM_TAPS];
+} mirt__transform_filter;
+
+MIRT__BOTH void mirt__transform_gauss(double sigma, int reach, mirt__real *out) {
+    double sum = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = -reach; i <= reach; i++) {
+            const double at = i / sigma, v = exp(-0.5 * at * at);
+            if (pass) out[i + reach] = (mirt__real)(v / sum);
+            else sum += v;
+        }
+    }
+}
+
+/* Blurs, or moves towards a kernel of ones with 5 in the middle, over 13. */
+MIRT__BOTH void mirt__transform_filter_of(const mirt__transform *t, const double drawn[4],
+                                          mirt__transform_filter *out) {
+    const bool blurs = t->kind == MIRT_RANDOM_GAUSSIAN_BLUR;
+    const double towards = 1 - 2 * mirt__transform_between(t, 0, drawn[0]);
+    out->reach = blurs ? t->size / 2 : 1;
+    out->center = blurs ? 0 : (mirt__real)(1 - 9 * towards / 13);
+    out->side = blurs ? 1 : (mirt__real)(towards / 13);
+    out->low = (mirt__real)t->range[0];
+    out->high = (mirt__real)t->range[1];
+    for (int i = 0; i < 3; i++) out->down[i] = out->across[i] = 1;
+    if (!blurs) return;
+    mirt__transform_gauss(mirt__transform_between(t, 1, drawn[0]) + 1e-6, out->reach, out->across);
+    mirt__transform_gauss(mirt__transform_between(t, 1, drawn[1]) + 1e-6, out->reach, out->down);
+}
+
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_filtered(const mirt__transform_filter *f, mirt__real x,
+                                                           mirt__real sum) {
+    return mirt__transform_clip(mirt__transform_times(f->center, x) + mirt__transform_times(f->side, sum), f->low,
+                                f->high);
 }
 
 #undef MIRT__TRANSFORM_INLINE
@@ -8063,6 +8157,11 @@ MIRT__ABSENT_LIB void mirt__ref_update_by(const mirt__update *u, mirt__ref_step 
 /* Checks a description for images (h, w, c); false with the error set. The key remains 0. */
 MIRT__LIB bool mirt__transform_of(const mirt_augmentation *desc, int64_t h, int64_t w, int64_t c, mirt__transform *out);
 
+/* The same of number `i` of the transforms that a description consists of, with its keys, which are made of `key`:
+   1, or 0: there are no more, or -1 with the error set. */
+MIRT__TRAINING_LIB int mirt__transforms_next(const mirt_augmentation *desc, int i, uint64_t key, int64_t h, int64_t w,
+                                             int64_t c, mirt__transform *out);
+
 #define MIRT__AUGMENT_CHANNELS 64 /* channels whose mean or extremes a transform may need */
 
 /* Applies all transforms to one image, from x to y. `room`: mirt__augment_room bytes. */
@@ -8078,6 +8177,10 @@ typedef struct mirt__augment {
 MIRT__LIB void mirt__augment_image(const mirt__augment *args);
 /* Applies one transform, which moves no pixels, to the image so far. */
 MIRT__LIB void mirt__augment_values(const mirt__augment *args, const mirt__transform *transform, mirt__real *x);
+/* The same of one that filters, to another image. */
+#define MIRT__FILTER_BESIDE 1024 /* numbers that a kernel may have beside the middle of each of its rows */
+MIRT__LIB void mirt__augment_filter(const mirt__augment *args, const mirt__transform *transform, const mirt__real *x,
+                                    mirt__real *y);
 /* For the tables of kernels. */
 MIRT__LIB void mirt__augment_batch(const mirt__augment_rows *args, const mirt__where *where);
 MIRT__LIB size_t mirt__augment_room(const mirt__transform *transform, int count, mirt_dtype x_dtype,
@@ -11117,7 +11220,7 @@ MIRT__KERNELS_END
 
 /* >>section kernels/augment_values.c */
 
-/* Transforms of an image's values: contrast, brightness, colors, levels, erasing. */
+/* Transforms of an image's values: contrast, brightness, colors, levels, erasing, filters. */
 
 #ifndef MIRT__INDEPENDENT
 #define MIRT__INDEPENDENT
@@ -11143,20 +11246,12 @@ static void mirt__augment_means(const mirt__real *x, int64_t count, int64_t c, m
 
 /* The least and the greatest number of each channel. */
 static void mirt__augment_extremes(const mirt__real *x, int64_t count, int64_t c, mirt__real *least, mirt__real *most) {
-    const int64_t side = mirt__min(mirt__augment_side(c), count);
-    memcpy(least, x, (size_t)side * sizeof *x);
-    memcpy(most, x, (size_t)side * sizeof *x);
-    for (int64_t i = side; i < count; i += side) {
-        const int64_t n = mirt__min(count - i, side);
-        MIRT__INDEPENDENT
-        for (int64_t k = 0; k < n; k++) {
+    for (int64_t k = 0; k < c; k++) least[k] = most[k] = x[k];
+    for (int64_t i = c; i < count; i += c) {
+        for (int64_t k = 0; k < c; k++) {
             least[k] = x[i + k] < least[k] ? x[i + k] : least[k];
             most[k] = x[i + k] > most[k] ? x[i + k] : most[k];
         }
-    }
-    for (int64_t k = c; k < side; k++) {
-        least[k % c] = least[k] < least[k % c] ? least[k] : least[k % c];
-        most[k % c] = most[k] > most[k % c] ? most[k] : most[k % c];
     }
 }
 
@@ -11222,13 +11317,55 @@ MIRT__LIB void mirt__augment_values(const mirt__augment *a, const mirt__transfor
     if (!mirt__transform_applies(t, a->seed, a->row, a->step)) return;
     mirt__transform_draw(t, a->seed, a->row, a->step, drawn);
     for (int axis = 0; axis < 2; axis++) amount[axis] = (mirt__real)mirt__transform_amount(t, axis, drawn);
-    if (mirt__transform_linear(t->kind)) mirt__augment_linear(t, amount[0], x);
+    if (mirt__transform_traits(t->kind) & MIRT__LINEAR) mirt__augment_linear(t, amount[0], x);
     else if (t->kind == MIRT_RANDOM_ERASING) mirt__augment_erase(t, a, drawn, x);
     else if (t->kind == MIRT_EQUALIZATION) mirt__augment_equalize(t, x);
-    else if (mirt__transform_colors(t->kind))
+    else if (mirt__transform_traits(t->kind) & MIRT__COLORS)
         for (int64_t i = 0; i < pixels; i++) mirt__transform_color(t, amount[0], x + t->c * i);
     else
         for (int64_t i = 0; i < pixels * t->c; i++) x[i] = mirt__transform_level(t, amount, x[i]);
+}
+
+#define MIRT__FILTER_PIECE 1024 /* numbers of a row at a time */
+
+/* Numbers [begin, end) of a row: sums down the columns, then of these across. */
+static void mirt__augment_filter_piece(const mirt__transform *t, const mirt__transform_filter *f, const mirt__real *x,
+                                       int64_t row, int64_t begin, int64_t end, mirt__real *y) {
+    mirt__real down[MIRT__FILTER_PIECE + MIRT__FILTER_BESIDE];
+    const int64_t line = t->w * t->c, beside = f->reach * t->c, first = mirt__max(begin - beside, 0),
+                  last = mirt__min(end + beside, line);
+    memset(down, 0, sizeof down);
+    for (int64_t k = mirt__max(row - f->reach, 0); k <= mirt__min(row + f->reach, t->h - 1); k++) {
+        const mirt__real *const from = x + k * line + first, factor = f->down[k - row + f->reach];
+        MIRT__INDEPENDENT
+        for (int64_t i = 0; i < last - first; i++) down[i] += factor * from[i];
+    }
+    memset(y + row * line + begin, 0, (size_t)(end - begin) * sizeof *y);
+    for (int k = -f->reach; k <= f->reach; k++) {
+        const int64_t low = mirt__max(begin, -k * t->c), high = mirt__min(end, line - k * t->c);
+        const mirt__real *const from = down + k * t->c - first, factor = f->across[k + f->reach];
+        mirt__real *const to = y + row * line;
+        MIRT__INDEPENDENT
+        for (int64_t i = low; i < high; i++) to[i] += factor * from[i];
+    }
+    for (int64_t i = row * line + begin; i < row * line + end; i++) y[i] = mirt__transform_filtered(f, x[i], y[i]);
+}
+
+MIRT__LIB void mirt__augment_filter(const mirt__augment *a, const mirt__transform *t, const mirt__real *x,
+                                    mirt__real *y) {
+    const int64_t line = t->w * t->c;
+    mirt__transform_filter f;
+    double drawn[4];
+    if (!mirt__transform_applies(t, a->seed, a->row, a->step)) {
+        memcpy(y, x, (size_t)(t->h * line) * sizeof *y);
+        return;
+    }
+    mirt__transform_draw(t, a->seed, a->row, a->step, drawn);
+    mirt__transform_filter_of(t, drawn, &f);
+    for (int64_t row = 0; row < t->h; row++) {
+        for (int64_t i = 0; i < line; i += MIRT__FILTER_PIECE)
+            mirt__augment_filter_piece(t, &f, x, row, i, mirt__min(i + MIRT__FILTER_PIECE, line), y);
+    }
 }
 
 /* Ends kernels or their drivers. */
@@ -11248,35 +11385,6 @@ MIRT__KERNELS_END
 #endif
 
 /* >>descriptions */
-
-typedef enum mirt__transform_reads {
-    MIRT__READS_SIZE = 1, MIRT__READS_RANGE = 2,
-    MIRT__READS_COLORS = 4,  /* of three channels */
-    MIRT__READS_GRAY = 8,    /* ... or one */
-    MIRT__READS_MEASURES = 16 /* a mean or extremes of each channel */
-} mirt__transform_reads;
-static const unsigned char mirt__transform_table[MIRT__AUGMENTATION_COUNT] = {
-    0, /* random_flip */
-    0, /* random_rotation */
-    0, /* random_zoom */
-    0, /* random_translation */
-    MIRT__READS_SIZE, /* random_crop */
-    MIRT__READS_SIZE, /* center_crop */
-    MIRT__READS_SIZE, /* resizing */
-    MIRT__READS_RANGE | MIRT__READS_MEASURES, /* random_contrast */
-    MIRT__READS_RANGE, /* random_brightness */
-    0, /* random_shear */
-    MIRT__READS_RANGE | MIRT__READS_COLORS, /* random_hue */
-    MIRT__READS_RANGE | MIRT__READS_COLORS, /* random_saturation */
-    MIRT__READS_RANGE, /* random_erasing */
-    MIRT__READS_GRAY, /* random_grayscale */
-    MIRT__READS_RANGE, /* random_invert */
-    MIRT__READS_RANGE, /* solarization */
-    MIRT__READS_RANGE, /* random_posterization */
-    MIRT__READS_RANGE | MIRT__READS_GRAY, /* random_color_degeneration */
-    MIRT__READS_RANGE | MIRT__READS_MEASURES, /* auto_contrast */
-    MIRT__READS_RANGE, /* equalization */
-};
 
 /* A range of factors: `least` and `most` it can have, what {f, 0} begins with unless -f is more, and the one of a
    description without. */
@@ -11345,6 +11453,9 @@ MIRT__TRAINING bool mirt__transform_factors(const mirt_augmentation *d, mirt__tr
         MIRT__RANGE(SOLARIZATION, 1, threshold_factor, 0, 1, 0, 0, 0),
         MIRT__RANGE(RANDOM_POSTERIZATION, 0, factor, 1, 8, 1, 0, 0),
         MIRT__RANGE(RANDOM_COLOR_DEGENERATION, 0, factor, 0, 1, 0, 0, 0),
+        MIRT__RANGE(RANDOM_SHARPNESS, 0, factor, 0, 1, 0, 0, 0),
+        MIRT__RANGE(RANDOM_GAUSSIAN_BLUR, 0, factor, 0, 1, 0, 1, 0),
+        MIRT__RANGE(RANDOM_GAUSSIAN_BLUR, 1, sigma, 0, 100, 0, 1, 0),
     };
 #undef MIRT__RANGE
     for (int i = 0; i < MIRT__COUNT(ranges); i++) {
@@ -11358,6 +11469,13 @@ MIRT__TRAINING bool mirt__transform_factors(const mirt_augmentation *d, mirt__tr
 
 /* What only training reads. */
 MIRT__TRAINING bool mirt__transform_draws(const mirt_augmentation *d, mirt__transform *out) {
+    if ((int)d->mode < 0 || d->mode >= MIRT__FLIP_COUNT)
+        return mirt__fail(MIRT_E_INVALID, "invalid flip mode (%d)", (int)d->mode), false;
+    if ((int)d->fill_mode < 0 || d->fill_mode >= MIRT__FILL_COUNT || !isfinite(d->fill_value)) {
+        return mirt__fail(MIRT_E_INVALID, "fill mode %d with %g: invalid mode, or the value is not finite",
+                          (int)d->fill_mode, (double)d->fill_value),
+               false;
+    }
     if (d->kind == MIRT_RANDOM_ERASING && d->fill_mode != MIRT_FILL_REFLECT && d->fill_mode != MIRT_FILL_CONSTANT) {
         return mirt__fail(MIRT_E_INVALID, "fill mode %d: erasing fills with noise, or by MIRT_FILL_CONSTANT",
                           (int)d->fill_mode),
@@ -11368,6 +11486,19 @@ MIRT__TRAINING bool mirt__transform_draws(const mirt_augmentation *d, mirt__tran
         if (out->bins < 2 || out->bins > MIRT__TRANSFORM_BINS)
             return mirt__fail(MIRT_E_INVALID, "%d bins; 2 to %d are possible", d->bins, MIRT__TRANSFORM_BINS), false;
     }
+    if (d->kind == MIRT_RANDOM_GAUSSIAN_BLUR) {
+        out->size = d->kernel_size ? d->kernel_size : 3;
+        if (out->size < 1 || out->size > MIRT__TRANSFORM_TAPS || out->size % 2 == 0 ||
+            (out->size - 1) * out->c > MIRT__FILTER_BESIDE) {
+            return mirt__fail(MIRT_E_INVALID, "kernel_size %d; it must be odd, at most %d, and (size - 1) * channels at"
+                              " most %d", d->kernel_size, MIRT__TRANSFORM_TAPS, MIRT__FILTER_BESIDE),
+                   false;
+        }
+    }
+    if (d->kind == MIRT_RAND_AUGMENT && (d->num_ops < 0 || d->num_ops > 8))
+        return mirt__fail(MIRT_E_INVALID, "num_ops %d; 1 to 8 are possible", d->num_ops), false;
+    if (d->kind == MIRT_RANDOM_SHARPNESS && 2 * out->c > MIRT__FILTER_BESIDE)
+        return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__FILTER_BESIDE / 2), false;
     out->paired = d->kind == MIRT_RANDOM_ZOOM && d->width_factor[0] == 0 && d->width_factor[1] == 0;
     return mirt__transform_factors(d, out);
 }
@@ -11376,7 +11507,7 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
     memset(out, 0, sizeof *out);
     if ((int)d->kind < 0 || d->kind >= MIRT__AUGMENTATION_COUNT)
         return mirt__fail(MIRT_E_INVALID, "invalid augmentation (%d)", (int)d->kind), false;
-    const int reads = mirt__transform_table[d->kind];
+    const int traits = mirt__transform_traits(d->kind);
     out->kind = d->kind;
     out->mode = d->mode;
     out->fill = d->fill_mode;
@@ -11385,13 +11516,6 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
     out->h = out->oh = h;
     out->w = out->ow = w;
     out->c = c;
-    if ((int)d->mode < 0 || d->mode >= MIRT__FLIP_COUNT)
-        return mirt__fail(MIRT_E_INVALID, "invalid flip mode (%d)", (int)d->mode), false;
-    if ((int)d->fill_mode < 0 || d->fill_mode >= MIRT__FILL_COUNT || !isfinite(d->fill_value)) {
-        return mirt__fail(MIRT_E_INVALID, "fill mode %d with %g: invalid mode, or the value is not finite",
-                          (int)d->fill_mode, (double)d->fill_value),
-               false;
-    }
     /* the layer mirt_resizing handles other interpolations */
     if (d->interpolation != MIRT_BILINEAR && d->interpolation != MIRT_NEAREST) {
         return mirt__fail(MIRT_E_INVALID, "interpolation %d: augmentation supports MIRT_BILINEAR and MIRT_NEAREST",
@@ -11399,14 +11523,14 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
                false;
     }
     if (MIRT__TRAINS && !mirt__transform_draws(d, out)) return false;
-    if (reads & MIRT__READS_SIZE) {
+    if (traits & MIRT__SIZES) {
         out->oh = d->height;
         out->ow = d->width ? d->width : d->height;
         out->crop = d->kind != MIRT_RESIZING || d->crop_to_aspect_ratio;
         if (out->oh < 1 || out->ow < 1)
             return mirt__fail(MIRT_E_INVALID, "height %d and width %d must be positive", d->height, d->width), false;
     }
-    if (reads & MIRT__READS_RANGE) {
+    if (traits & MIRT__RANGES) {
         const bool given = d->value_range[0] != 0 || d->value_range[1] != 0;
         out->range[0] = given ? d->value_range[0] : 0;
         out->range[1] = given ? d->value_range[1] : 255;
@@ -11417,14 +11541,75 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
                    false;
         }
     }
-    if ((reads & MIRT__READS_MEASURES) && c > MIRT__AUGMENT_CHANNELS)
+    if ((traits & MIRT__MEASURES) && c > MIRT__AUGMENT_CHANNELS)
         return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__AUGMENT_CHANNELS), false;
-    if (((reads & MIRT__READS_COLORS) && c != 3) || ((reads & MIRT__READS_GRAY) && c != 3 && c != 1))
+    if ((traits & (MIRT__COLORS | MIRT__GRAYS)) && c != 3 && !((traits & MIRT__GRAYS) && c == 1))
         return mirt__fail(MIRT_E_SHAPE, "takes red, green and blue, not %lld channels", (long long)c), false;
     if (h > INT32_MAX / c / w || out->oh > INT32_MAX / c / out->ow)
         return mirt__fail(MIRT_E_SHAPE, "images of 2^31 elements or more"), false;
     return true;
 }
+
+/* The changes among which RandAugment chooses, in Keras's order. */
+static const mirt_augmentation_kind mirt__augmentation_choices[] = {
+    MIRT_RANDOM_SHEAR,     MIRT_RANDOM_TRANSLATION,   MIRT_RANDOM_ROTATION, MIRT_RANDOM_BRIGHTNESS,
+    MIRT_RANDOM_COLOR_DEGENERATION, MIRT_RANDOM_CONTRAST, MIRT_RANDOM_SHARPNESS, MIRT_RANDOM_POSTERIZATION,
+    MIRT_SOLARIZATION,     MIRT_AUTO_CONTRAST,        MIRT_EQUALIZATION};
+#define MIRT__CHOICES MIRT__COUNT(mirt__augmentation_choices)
+
+/* Number `i` of those that a description consists of; false: there are none left. */
+MIRT__TRAINING bool mirt__augmentation_member(const mirt_augmentation *d, int i, mirt_augmentation *out) {
+    static const struct {
+        mirt_augmentation_kind kind;
+        size_t field;
+    } jitter[] = {{MIRT_RANDOM_BRIGHTNESS, offsetof(mirt_augmentation, brightness_factor)},
+                  {MIRT_RANDOM_CONTRAST, offsetof(mirt_augmentation, contrast_factor)},
+                  {MIRT_RANDOM_SATURATION, offsetof(mirt_augmentation, saturation_factor)},
+                  {MIRT_RANDOM_HUE, offsetof(mirt_augmentation, hue_factor)}};
+    *out = *d;
+    if (d->kind == MIRT_RANDOM_COLOR_JITTER) {
+        for (int k = 0; k < MIRT__COUNT(jitter); k++) {
+            memcpy(out->factor, (const char *)d + jitter[k].field, sizeof out->factor);
+            out->kind = jitter[k].kind;
+            if ((out->factor[0] != 0 || out->factor[1] != 0) && i-- == 0) return true;
+        }
+        return false;
+    }
+    if (d->kind != MIRT_RAND_AUGMENT) return i == 0;
+    if (out->factor[0] == 0 && out->factor[1] == 0) out->factor[1] = 0.5f;
+    if (out->factor[1] == 0) {
+        out->factor[1] = out->factor[0];
+        out->factor[0] = 0;
+    }
+    float *const alike[] = {out->height_factor, out->width_factor, out->x_factor, out->y_factor, out->addition_factor,
+                            out->threshold_factor};
+    for (int k = 0; k < MIRT__COUNT(alike); k++) memcpy(alike[k], out->factor, sizeof out->factor);
+    out->kind = mirt__augmentation_choices[i % MIRT__CHOICES];
+    out->fill_mode = MIRT_FILL_REFLECT;
+    out->bins = 0;
+    if (out->kind == MIRT_RANDOM_POSTERIZATION && out->factor[1] >= 0 && out->factor[1] <= 1) {
+        const int bits = (int)(8 * out->factor[1]);
+        out->factor[0] = (float)mirt__max(bits, 1);
+        out->factor[1] = 0;
+    }
+    return i < (d->num_ops ? d->num_ops : 2) * MIRT__CHOICES;
+}
+
+MIRT__TRAINING_LIB int mirt__transforms_next(const mirt_augmentation *d, int i, uint64_t key, int64_t h, int64_t w,
+                                             int64_t c, mirt__transform *out) {
+    mirt_augmentation member;
+    if (i == 0 && !mirt__transform_of(d, h, w, c, out)) return -1;
+    if (!mirt__augmentation_member(d, i, &member)) return 0;
+    if (!mirt__transform_of(&member, h, w, c, out)) return -1;
+    out->key = key ^ (uint64_t)i * 0xD1B54A32D192ED03u;
+    if (d->kind == MIRT_RAND_AUGMENT) {
+        out->choices = MIRT__CHOICES;
+        out->choice = i % MIRT__CHOICES;
+        out->chooser = key ^ (uint64_t)(i / MIRT__CHOICES + 1) * 0xA0761D6478BD642Fu;
+    }
+    return 1;
+}
+#undef MIRT__CHOICES
 
 /* >>one affine warp */
 
@@ -11746,8 +11931,8 @@ MIRT__KERNELS_END
 /* Elements of the largest intermediate image, including the last one if several transforms produce it. */
 MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dtype x_dtype, mirt_dtype y_dtype) {
     int64_t most = 0;
-    const bool direct = mirt__transform_pass_of(t, count, 0).end == count && mirt__transform_moves(t[0].kind) &&
-                        (x_dtype == MIRT_UINT8 || y_dtype != MIRT_UINT8);
+    const mirt__transform_pass first = mirt__transform_pass_of(t, count, 0);
+    const bool direct = first.end == count && first.moves && (x_dtype == MIRT_UINT8 || y_dtype != MIRT_UINT8);
     for (int i = 0; i < count && !direct; i = mirt__transform_pass_of(t, count, i).end) {
         const mirt__transform *last = &t[mirt__transform_pass_of(t, count, i).end - 1];
         if (last->oh * last->ow * last->c > most) most = last->oh * last->ow * last->c;
@@ -11760,15 +11945,16 @@ static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__tr
                                mirt_dtype dtype, void *y) {
     const mirt__transform *const t = &a->transform[first], *const last = &a->transform[pass->end - 1];
     mirt__warp w;
-    double m[6], next[6], drawn[4];
+    double m[6] = {1, 0, 0, 0, 1, 0}, next[6], drawn[4];
     int64_t begin[2] = {0, 0}, size[2];
     size[0] = t->h;
     size[1] = t->w;
     if (mirt__transform_fits(t)) mirt__transform_window(t, begin, size);
     for (int k = first; k < pass->end; k++) {
+        if (!mirt__transform_applies(&a->transform[k], a->seed, a->row, a->step)) continue;
         mirt__transform_draw(&a->transform[k], a->seed, a->row, a->step, drawn);
-        mirt__transform_matrix(&a->transform[k], drawn, k == first ? m : next);
-        if (k > first) mirt__transform_then(m, next);
+        mirt__transform_matrix(&a->transform[k], drawn, next);
+        mirt__transform_then(m, next);
     }
     for (int k = 0; k < 6; k++) w.m[k] = (float)m[k];
     w.h = size[0];
@@ -11795,18 +11981,20 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
     int turn = 0;
     for (int i = 0, end; i < a->count; i = end) {
         const mirt__transform_pass pass = mirt__transform_pass_of(t, a->count, i);
-        bool final = a->y_dtype != MIRT_UINT8 || !half; /* no warp follows, and y has the dtype of the result */
+        bool final = a->y_dtype != MIRT_UINT8 || !half; /* no other image follows, and y has the dtype of the result */
         end = pass.end;
-        for (int k = end; k < a->count; k++) final = final && !mirt__transform_moves(t[k].kind);
-        if (pass.moves || !real) {
+        for (int k = end; k < a->count; k++) final = final && !mirt__transform_remakes(&t[k]);
+        if (!pass.moves && !real) {
+            real = (mirt__real *)(final && !pass.remakes ? a->y : (char *)a->room + (size_t)(turn++ & 1) * half);
+            mirt__augment_to_real(a->x, a->x_dtype, real, t[i].h * t[i].w * t[i].c);
+        }
+        if (pass.remakes) {
             void *y = final ? a->y : (char *)a->room + (size_t)(turn++ & 1) * half;
-            const void *x = real ? real : a->x;
-            const mirt_dtype dtype = real ? MIRT_FLOAT32 : a->x_dtype;
-            if (pass.moves) mirt__augment_warp(a, i, &pass, x, dtype, y);
-            else mirt__augment_to_real(x, dtype, (mirt__real *)y, t[i].h * t[i].w * t[i].c);
+            if (pass.moves) mirt__augment_warp(a, i, &pass, real ? real : a->x, real ? MIRT_FLOAT32 : a->x_dtype, y);
+            else mirt__augment_filter(a, &t[i], real, (mirt__real *)y);
             real = (mirt__real *)y;
         }
-        for (int k = i; k < end && !pass.moves; k++) mirt__augment_values(a, &t[k], real);
+        for (int k = i; k < end && !pass.remakes; k++) mirt__augment_values(a, &t[k], real);
     }
     if (half && a->y_dtype == MIRT_UINT8)
         mirt__augment_to_bytes(real, (unsigned char *)a->y, last->oh * last->ow * last->c);
@@ -22972,21 +23160,35 @@ static mirt_status mirt__augment_set(mirt_dataset *dataset, const mirt_augmentat
                           "mirt_augment takes images (height, width, channels) of uint8 or float32, not %s of %s",
                           mirt__shape_text(shape, text), mirt__dtype_name(x->dtype));
     }
-    mirt__transform *transform = (mirt__transform *)mirt__calloc((size_t)count, sizeof *transform);
-    dataset->own = transform;
-    if (!transform) return MIRT_E_NOMEM;
-    d->count = count;
-    for (int i = 0; i < count; i++) {
-        if (!mirt__transform_of(&list[i], shape->dim[0], shape->dim[1], shape->dim[2], &transform[i]))
-            return mirt__fail_at("mirt_augment: number %d", i);
-        for (size_t k = 0; k < sizeof transform[i]; k++)
-            dataset->identity = mirt__identity_with(dataset->identity, ((const unsigned char *)&transform[i])[k]);
-        transform[i].key = (key ^ (uint64_t)i << 32) * 0x9E3779B97F4A7C15u;
-        shape->dim[0] = transform[i].oh;
-        shape->dim[1] = transform[i].ow;
+    mirt__transform *transform = NULL, checked;
+    int total = 0;
+    for (int pass = 0; pass < 2; pass++) { /* counts, and keeps */
+        int64_t h = shape->dim[0], w = shape->dim[1];
+        total = 0;
+        for (int i = 0, made; i < count; i++) {
+            const uint64_t of = (key ^ (uint64_t)i << 32) * 0x9E3779B97F4A7C15u;
+            int k = 0;
+            while ((made = mirt__transforms_next(&list[i], k++, of, h, w, shape->dim[2], &checked)) > 0) {
+                if (transform) transform[total] = checked;
+                total++;
+            }
+            if (made < 0) return mirt__fail_at("mirt_augment: number %d", i);
+            h = checked.oh;
+            w = checked.ow;
+        }
+        if (transform) {
+            shape->dim[0] = h;
+            shape->dim[1] = w;
+        } else {
+            dataset->own = transform = (mirt__transform *)mirt__calloc((size_t)mirt__max(total, 1), sizeof *transform);
+            if (!transform) return MIRT_E_NOMEM;
+        }
     }
+    for (size_t k = 0; k < (size_t)total * sizeof *transform; k++)
+        dataset->identity = mirt__identity_with(dataset->identity, ((const unsigned char *)transform)[k]);
+    d->count = total;
     dataset->cost = "augmentation";
-    d->room = mirt__augment_room(transform, count, x->dtype, x->dtype);
+    d->room = mirt__augment_room(transform, total, x->dtype, x->dtype);
     dataset->shuffles++;
     return mirt__dataset_check_spec(dataset);
 }
@@ -23004,37 +23206,40 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
 
 /* >>text */
 
-/* `field`: what the numbers after a name fill, in their order; 0: none. Without the numbers that it needs a transform
-   would do nothing. */
+/* `field`: what the numbers after a name fill, in their order; 0: none. Without those that it needs a transform would
+   do nothing. */
 static const struct {
     const char *name;
     mirt_augmentation_kind kind;
-    bool needs, sizes; /* sizes: these are whole numbers */
-    size_t field[2];
+    bool needs;
+    size_t field[4];
 } mirt__augment_names[] = {
-#define MIRT__NAMED(name, kind, needs, sizes, first, second) {name, MIRT_##kind, needs, sizes, {first, second}}
 #define MIRT__AT(field) offsetof(mirt_augmentation, field)
-    MIRT__NAMED("flip", RANDOM_FLIP, false, false, 0, 0),
-    MIRT__NAMED("rotation", RANDOM_ROTATION, true, false, MIRT__AT(factor), 0),
-    MIRT__NAMED("zoom", RANDOM_ZOOM, true, false, MIRT__AT(height_factor), MIRT__AT(width_factor)),
-    MIRT__NAMED("translation", RANDOM_TRANSLATION, true, false, MIRT__AT(height_factor), MIRT__AT(width_factor)),
-    MIRT__NAMED("crop", RANDOM_CROP, true, true, MIRT__AT(height), MIRT__AT(width)),
-    MIRT__NAMED("center_crop", CENTER_CROP, true, true, MIRT__AT(height), MIRT__AT(width)),
-    MIRT__NAMED("resizing", RESIZING, true, true, MIRT__AT(height), MIRT__AT(width)),
-    MIRT__NAMED("contrast", RANDOM_CONTRAST, true, false, MIRT__AT(factor), 0),
-    MIRT__NAMED("brightness", RANDOM_BRIGHTNESS, true, false, MIRT__AT(factor), 0),
-    MIRT__NAMED("shear", RANDOM_SHEAR, true, false, MIRT__AT(x_factor), MIRT__AT(y_factor)),
-    MIRT__NAMED("hue", RANDOM_HUE, true, false, MIRT__AT(factor), MIRT__AT(factor[1])),
-    MIRT__NAMED("saturation", RANDOM_SATURATION, true, false, MIRT__AT(factor), MIRT__AT(factor[1])),
-    MIRT__NAMED("erasing", RANDOM_ERASING, false, false, MIRT__AT(factor), MIRT__AT(factor[1])),
-    MIRT__NAMED("grayscale", RANDOM_GRAYSCALE, false, false, MIRT__AT(factor), 0),
-    MIRT__NAMED("invert", RANDOM_INVERT, false, false, MIRT__AT(factor), MIRT__AT(factor[1])),
-    MIRT__NAMED("solarization", SOLARIZATION, true, false, MIRT__AT(addition_factor), MIRT__AT(threshold_factor)),
-    MIRT__NAMED("posterization", RANDOM_POSTERIZATION, true, false, MIRT__AT(factor), MIRT__AT(factor[1])),
-    MIRT__NAMED("color_degeneration", RANDOM_COLOR_DEGENERATION, true, false, MIRT__AT(factor), MIRT__AT(factor[1])),
-    MIRT__NAMED("auto_contrast", AUTO_CONTRAST, false, false, 0, 0),
-    MIRT__NAMED("equalization", EQUALIZATION, false, false, 0, 0),
-#undef MIRT__NAMED
+    {"flip", MIRT_RANDOM_FLIP, false, {0}},
+    {"rotation", MIRT_RANDOM_ROTATION, true, {MIRT__AT(factor)}},
+    {"zoom", MIRT_RANDOM_ZOOM, true, {MIRT__AT(height_factor), MIRT__AT(width_factor)}},
+    {"translation", MIRT_RANDOM_TRANSLATION, true, {MIRT__AT(height_factor), MIRT__AT(width_factor)}},
+    {"crop", MIRT_RANDOM_CROP, true, {MIRT__AT(height), MIRT__AT(width)}},
+    {"center_crop", MIRT_CENTER_CROP, true, {MIRT__AT(height), MIRT__AT(width)}},
+    {"resizing", MIRT_RESIZING, true, {MIRT__AT(height), MIRT__AT(width)}},
+    {"contrast", MIRT_RANDOM_CONTRAST, true, {MIRT__AT(factor)}},
+    {"brightness", MIRT_RANDOM_BRIGHTNESS, true, {MIRT__AT(factor)}},
+    {"shear", MIRT_RANDOM_SHEAR, true, {MIRT__AT(x_factor), MIRT__AT(y_factor)}},
+    {"hue", MIRT_RANDOM_HUE, true, {MIRT__AT(factor), MIRT__AT(factor[1])}},
+    {"saturation", MIRT_RANDOM_SATURATION, true, {MIRT__AT(factor), MIRT__AT(factor[1])}},
+    {"erasing", MIRT_RANDOM_ERASING, false, {MIRT__AT(factor), MIRT__AT(factor[1])}},
+    {"grayscale", MIRT_RANDOM_GRAYSCALE, false, {MIRT__AT(factor)}},
+    {"invert", MIRT_RANDOM_INVERT, false, {MIRT__AT(factor), MIRT__AT(factor[1])}},
+    {"solarization", MIRT_SOLARIZATION, true, {MIRT__AT(addition_factor), MIRT__AT(threshold_factor)}},
+    {"posterization", MIRT_RANDOM_POSTERIZATION, true, {MIRT__AT(factor), MIRT__AT(factor[1])}},
+    {"color_degeneration", MIRT_RANDOM_COLOR_DEGENERATION, true, {MIRT__AT(factor), MIRT__AT(factor[1])}},
+    {"auto_contrast", MIRT_AUTO_CONTRAST, false, {0}},
+    {"equalization", MIRT_EQUALIZATION, false, {0}},
+    {"sharpness", MIRT_RANDOM_SHARPNESS, true, {MIRT__AT(factor), MIRT__AT(factor[1])}},
+    {"gaussian_blur", MIRT_RANDOM_GAUSSIAN_BLUR, false, {MIRT__AT(factor), MIRT__AT(factor[1])}},
+    {"color_jitter", MIRT_RANDOM_COLOR_JITTER, true,
+     {MIRT__AT(brightness_factor), MIRT__AT(contrast_factor), MIRT__AT(saturation_factor), MIRT__AT(hue_factor)}},
+    {"rand_augment", MIRT_RAND_AUGMENT, false, {MIRT__AT(factor), MIRT__AT(factor[1])}},
 #undef MIRT__AT
 };
 
@@ -23055,16 +23260,16 @@ static bool mirt__augment_value(const char *word, int name, int numbers, mirt_au
     for (int i = 0; out->kind == MIRT_RANDOM_FLIP && i < MIRT__FLIP_COUNT; i++) {
         if (strcmp(word, modes[i]) == 0) return out->mode = (mirt_flip_mode)i, true;
     }
-    for (int i = 0; mirt__transform_fills(out->kind) && i < MIRT__FILL_COUNT; i++) {
+    for (int i = 0; (mirt__transform_traits(out->kind) & MIRT__FILLS) && i < MIRT__FILL_COUNT; i++) {
         if (strcmp(word, fills[i]) == 0) return out->fill_mode = (mirt_fill_mode)i, true;
     }
     if (out->kind == MIRT_RANDOM_ERASING && strcmp(word, fills[MIRT_FILL_CONSTANT]) == 0)
         return out->fill_mode = MIRT_FILL_CONSTANT, true;
     if (out->kind == MIRT_RESIZING && strcmp(word, "nearest") == 0) return out->interpolation = MIRT_NEAREST, true;
     const float value = strtof(word, &end);
-    const size_t field = numbers < 2 ? mirt__augment_names[name].field[numbers] : 0;
+    const size_t field = numbers < 4 ? mirt__augment_names[name].field[numbers] : 0;
     if (*end || !isfinite(value) || !field) return false;
-    if (!mirt__augment_names[name].sizes) {
+    if (!(mirt__transform_traits(out->kind) & MIRT__SIZES)) {
         memcpy((char *)out + field, &value, sizeof value);
         return true;
     }
@@ -23088,7 +23293,7 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     if (!named || i == most)
         return mirt__fail(MIRT_E_INVALID, "\"%s\" is not an augmentation%s", name, mirt__did_you_mean(&guess)), false;
     out->kind = mirt__augment_names[i].kind;
-    const bool sizes = mirt__augment_names[i].sizes, flips = out->kind == MIRT_RANDOM_FLIP;
+    const bool sizes = (mirt__transform_traits(out->kind) & MIRT__SIZES) != 0, flips = out->kind == MIRT_RANDOM_FLIP;
     while (*ended == ':') {
         if (!mirt__augment_word(text, word, ended) || !mirt__augment_value(word, i, numbers, out)) {
             return mirt__fail(MIRT_E_INVALID, "augmentation %s: invalid value \"%s\"; write %s%s", name, word, name,
@@ -23106,7 +23311,9 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
                false;
     }
     if (numbers == 1 && out->kind == MIRT_RANDOM_TRANSLATION) out->width_factor[0] = out->height_factor[0];
-    return mirt__transform_of(out, 1, 1, 3, &checked) || (mirt__fail_at("augmentation %s", name), false);
+    int made = 1;
+    for (int k = 0; made > 0; k++) made = mirt__transforms_next(out, k, 0, 1, 1, 3, &checked);
+    return made == 0 || (mirt__fail_at("augmentation %s", name), false);
 }
 
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most) {
@@ -39793,7 +40000,8 @@ MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
     X(random_flip) X(random_rotation) X(random_zoom) X(random_translation) X(random_crop) X(center_crop) X(resizing) \
     X(random_contrast) X(random_brightness) X(random_shear) X(random_hue) X(random_saturation) X(random_erasing) \
     X(random_grayscale) X(random_invert) X(solarization) X(random_posterization) X(random_color_degeneration) \
-    X(auto_contrast) X(equalization) \
+    X(auto_contrast) X(equalization) X(random_sharpness) X(random_gaussian_blur) X(random_color_jitter) \
+    X(rand_augment) \
     X(batch_norm) X(layer_norm) X(rms_norm) X(group_norm) X(unit_normalization) \
     X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate)
 
@@ -40747,6 +40955,14 @@ static const mirt__field mirt__erasing_fields[] = {
 static const mirt__field mirt__level_fields[] = {
     MIRT__AUGMENT_FIELD(addition_factor, FLOAT2), MIRT__AUGMENT_FIELD(threshold_factor, FLOAT2),
     MIRT__AUGMENT_FIELD(value_range, FLOAT2), MIRT__AUGMENT_FIELD(bins, INT)};
+static const mirt__field mirt__blur_fields[] = {
+    MIRT__AUGMENT_FIELD(kernel_size, INT), MIRT__AUGMENT_FIELD(sigma, FLOAT2), MIRT__AUGMENT_FIELD(factor, FLOAT2),
+    MIRT__AUGMENT_FIELD(value_range, FLOAT2), MIRT__AUGMENT_FIELD(num_ops, INT),
+    MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION)};
+static const mirt__field mirt__jitter_fields[] = {
+    MIRT__AUGMENT_FIELD(brightness_factor, FLOAT2), MIRT__AUGMENT_FIELD(contrast_factor, FLOAT2),
+    MIRT__AUGMENT_FIELD(saturation_factor, FLOAT2), MIRT__AUGMENT_FIELD(hue_factor, FLOAT2),
+    MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
 #undef MIRT__AUGMENT_FIELD
 #undef MIRT__FILLING
 
@@ -40771,7 +40987,11 @@ static const mirt__field mirt__level_fields[] = {
     X(random_posterization, "RandomPosterization", values, 0, 2) \
     X(random_color_degeneration, "RandomColorDegeneration", values, 0, 2) \
     X(auto_contrast, "AutoContrast", level, 2, 1) \
-    X(equalization, "Equalization", level, 2, 2)
+    X(equalization, "Equalization", level, 2, 2) \
+    X(random_sharpness, "RandomSharpness", values, 0, 2) \
+    X(random_gaussian_blur, "RandomGaussianBlur", blur, 0, 4) \
+    X(random_color_jitter, "RandomColorJitter", jitter, 0, 5) \
+    X(rand_augment, "RandAugment", blur, 2, 4)
 
 static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x);
 #define MIRT__AUGMENT_CLASS(name, class_name, fields, first, count) \
@@ -40781,11 +41001,24 @@ static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x)
     MIRT__LAYER_LISTED(name);
 MIRT__AUGMENTATIONS(MIRT__AUGMENT_CLASS)
 #undef MIRT__AUGMENT_CLASS
-MIRT__STATIC_ASSERT(MIRT__NUMBER_OF_LAYER_equalization - MIRT__NUMBER_OF_LAYER_random_flip ==
+MIRT__STATIC_ASSERT(MIRT__NUMBER_OF_LAYER_rand_augment - MIRT__NUMBER_OF_LAYER_random_flip ==
                         (int)MIRT__AUGMENTATION_COUNT - 1, "layers are in the order of kinds");
 
 static const mirt__layer_class *mirt__augmentation_class(int kind) {
     return mirt__layer_class_at(MIRT__NUMBER_OF_LAYER_random_flip + kind);
+}
+
+/* Records the transforms of a layer. */
+MIRT__TRAINING mirt_tensor *mirt__augmented(const mirt__layer *layer, mirt_tensor *x) {
+    const mirt_augmentation *const d = (const mirt_augmentation *)layer->desc;
+    const mirt_shape shape = x->shape;
+    mirt__transform t;
+    int made = 1;
+    for (int i = 0; x && made > 0; i++) {
+        made = mirt__transforms_next(d, i, mirt__hash(layer->name), shape.dim[1], shape.dim[2], shape.dim[3], &t);
+        if (made > 0) x = mirt__augment_op(x, &t);
+    }
+    return made < 0 ? NULL : x;
 }
 
 static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x) {
@@ -40807,8 +41040,8 @@ static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x)
         return NULL;
     }
     if (kind == MIRT_AUTO_CONTRAST) return mirt__auto_contrasted(x, &t);
-    t.key = mirt__hash(layer->name);
-    return kind == MIRT_CENTER_CROP || kind == MIRT_RESIZING ? mirt__fit_op(x, &t) : mirt__augment_op(x, &t);
+    if (kind == MIRT_CENTER_CROP || kind == MIRT_RESIZING) return mirt__fit_op(x, &t);
+    return MIRT__TRAINS ? mirt__augmented(layer, x) : kind == MIRT_RANDOM_CROP ? mirt__augment_op(x, &t) : x;
 }
 
 static mirt_tensor *mirt__augmentation_on(mirt_tensor *x, const mirt_augmentation *desc, int kind) {
@@ -57668,13 +57901,15 @@ MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
     q = MIRT__K(horner)(q, r, 5.0000001201e-1f);
     return MIRT__K(fma)(q, r * r, r);
 }
-/* Results below the smallest normal number are 0. Not inline, as expm1 and sigmoid: many activations call them. */
-static __attribute__((noinline)) MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
+/* Results below the smallest normal number are 0. */
+MIRT__INLINE MIRT__VEC MIRT__K(exp_inline)(MIRT__VEC x) {
     MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
     y = MIRT__K(raise)(y + 1.0f, n);
     y = MIRT__K(if_greater)(x, MIRT__K(set)(-87.33654475f), y, MIRT__K(relu)(x));
     return MIRT__K(if_greater)(x, MIRT__K(set)(88.72283905f), MIRT__K(set)(INFINITY), y);
 }
+/* What many activations call, and so is not inline in each: exp, expm1, sigmoid. */
+static __attribute__((noinline)) MIRT__VEC MIRT__K(exp)(MIRT__VEC x) { return MIRT__K(exp_inline)(x); }
 /* exp(x) - 1, precise near 0, for x up to 80. */
 static __attribute__((noinline)) MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
     MIRT__VEC n;
@@ -57697,9 +57932,10 @@ MIRT__INLINE MIRT__VEC MIRT__K(sigmoid_below)(MIRT__VEC x) {
     y = MIRT__K(fma)(y, r, one);
     return MIRT__K(fma)(MIRT__K(raise)(one, n), y, one);
 }
-static __attribute__((noinline)) MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
+MIRT__INLINE MIRT__VEC MIRT__K(sigmoid_inline)(MIRT__VEC x) {
     return 1.0f / MIRT__K(sigmoid_below)(MIRT__K(max)(MIRT__K(set)(-88.0f), x));
 }
+static __attribute__((noinline)) MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) { return MIRT__K(sigmoid_inline)(x); }
 MIRT__INLINE MIRT__VEC MIRT__K(silu)(MIRT__VEC x) {
     const MIRT__VEC above = MIRT__K(max)(MIRT__K(set)(-88.0f), x); /* below this both are almost 0 */
     return above / MIRT__K(sigmoid_below)(above);
@@ -57898,6 +58134,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(be
     }
 static void MIRT__K(activate_range)(mirt_activation_kind kind, float scale, const float *x, float *to, int64_t count) {
     if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(activate_by)(u, MIRT_SILU, u))
+    else if (!MIRT__COMPACT && kind == MIRT_SIGMOID) MIRT__CURVE(MIRT__K(sigmoid_inline)(u))
+    else if (!MIRT__COMPACT && kind == MIRT_EXPONENTIAL) MIRT__CURVE(MIRT__K(exp_inline)(u))
     else MIRT__CURVE(MIRT__K(activate_any)(u, kind, scale))
 }
 static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *to,
@@ -57908,7 +58146,7 @@ static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const f
 }
 static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t count) {
     const MIRT__VEC below = MIRT__K(set)(less);
-    MIRT__CURVE(MIRT__K(exp)(u - below))
+    MIRT__CURVE(MIRT__K(exp_inline)(u - below))
 }
 #undef MIRT__CURVE
 /* Tiled reads of lazy operands, and epilogues of outputs. */

@@ -4825,21 +4825,15 @@ typedef struct mirt__cu_augment {
 
 /* >>what is drawn */
 
-/* Whether it needs statistics of each channel, two numbers. */
-static inline __host__ __device__ bool mirt__cu_augment_measures(mirt_augmentation_kind kind) {
-    return kind == MIRT_RANDOM_CONTRAST || kind == MIRT_AUTO_CONTRAST;
-}
-static inline __device__ void mirt__cu_augment_draw(const mirt__cu_augment &a, int k, int64_t image, double out[4]) {
-    mirt__transform_draw(&a.transform[k], a.numbers->seed, a.numbers->first_row + (uint64_t)image, a.numbers->step,
-                         out);
-}
 /* Of all transforms of the pass, one after the other, as float. */
 static __device__ void mirt__cu_augment_matrices(const mirt__cu_augment &a, int64_t image, float *to) {
-    double m[6], next[6], drawn[4];
+    double m[6] = {1, 0, 0, 0, 1, 0}, next[6], drawn[4];
+    const uint64_t seed = a.numbers->seed, row = a.numbers->first_row + (uint64_t)image, step = a.numbers->step;
     for (int k = a.first; k < a.end; k++) {
-        mirt__cu_augment_draw(a, k, image, drawn);
-        mirt__transform_matrix(&a.transform[k], drawn, k == a.first ? m : next);
-        if (k > a.first) mirt__transform_then(m, next);
+        if (!mirt__transform_applies(&a.transform[k], seed, row, step)) continue;
+        mirt__transform_draw(&a.transform[k], seed, row, step, drawn);
+        mirt__transform_matrix(&a.transform[k], drawn, next);
+        mirt__transform_then(m, next);
     }
     for (int i = 0; i < 6; i++) to[i] = (float)m[i];
 }
@@ -5003,7 +4997,8 @@ static __global__ __launch_bounds__(256) void mirt__cu_augment_values(mirt__cu_a
     const int part = (int)(blockIdx.x - image * a.parts), each = MIRT__CU_AUGMENT_PIXELS, begin = part * each;
     const int end = a.x_image - begin < each ? (int)a.x_image : begin + each;
     const mirt__transform &t = a.transform[a.first];
-    const bool linear = mirt__transform_linear(t.kind), measures = mirt__cu_augment_measures(t.kind);
+    const bool linear = (mirt__transform_traits(t.kind) & MIRT__LINEAR) != 0,
+               measures = (mirt__transform_traits(t.kind) & MIRT__MEASURES) != 0;
     const int c = measures ? a.c : 1;
     if (threadIdx.x == 0) {
         mirt__cu_augment_begin(a, image, drawn);
@@ -5041,6 +5036,40 @@ static __global__ __launch_bounds__(256) void mirt__cu_augment_colors(mirt__cu_a
     }
 }
 
+/* Each number by its neighbors of the same channel: sums down the columns, then of these across. */
+static __global__ __launch_bounds__(256) void mirt__cu_augment_filter(mirt__cu_augment a) {
+    MIRT_SHARED(mirt__cu_augment_drawn, drawn, 1);
+    MIRT_SHARED(mirt__transform_filter, filter, 1);
+    const int64_t image = mirt__cu_divide32(blockIdx.x, a.by_parts);
+    const int part = (int)(blockIdx.x - image * a.parts), each = MIRT__CU_AUGMENT_PIXELS, begin = part * each;
+    const int end = a.x_image - begin < each ? (int)a.x_image : begin + each;
+    const mirt__transform &t = a.transform[a.first];
+    const int line = (int)(t.w * t.c), c = (int)t.c, h = (int)t.h;
+    if (threadIdx.x == 0) {
+        mirt__cu_augment_begin(a, image, drawn);
+        mirt__transform_filter_of(&t, drawn->numbers, filter);
+    }
+    __syncthreads();
+    const mirt__transform_filter &f = *filter;
+    for (int i = begin + (int)threadIdx.x; i < end; i += (int)blockDim.x) {
+        const int64_t at = image * a.x_image + i;
+        const int row = i / line, column = i - row * line, reach = drawn->applies ? f.reach : -1;
+        const float x = mirt__cu_load(a.x, a.x_dtype, at);
+        float sum = 0;
+        for (int k = -reach; k <= reach; k++) {
+            float down = 0;
+            if (column + k * c < 0 || column + k * c >= line) continue;
+            for (int j = -reach; j <= reach; j++) {
+                if (row + j < 0 || row + j >= h) continue;
+                down += mirt__transform_times(
+                    f.down[j + reach], mirt__cu_load(a.x, a.x_dtype, at + (int64_t)j * line + (int64_t)k * c));
+            }
+            sum += mirt__transform_times(f.across[k + reach], down);
+        }
+        a.y[at] = drawn->applies ? mirt__transform_filtered(&f, x, sum) : x;
+    }
+}
+
 /* >>a list of transforms */
 
 /* Blocks of all images. */
@@ -5074,14 +5103,15 @@ static void mirt__cu_augment_run_warp(mirt__cu *cu, mirt__cu_augment a, const mi
 /* Number a.first, from x to y. */
 static void mirt__cu_augment_run_values(mirt__cu *cu, mirt__cu_augment a, const mirt__transform *t, int64_t rows) {
     const mirt_augmentation_kind kind = t[a.first].kind;
-    const bool colors = mirt__transform_colors(kind);
+    const int traits = mirt__transform_traits(kind);
+    const bool colors = (traits & MIRT__COLORS) != 0;
     const unsigned blocks = mirt__cu_augment_blocks(&a, colors ? a.x_image / a.c : a.x_image, rows);
     a.by_line = mirt__cu_divisor_of(a.c);
     if (colors) {
         MIRT_LAUNCH(cu, mirt__cu_augment_colors, blocks, 256, 0, a);
         return;
     }
-    if (mirt__cu_augment_measures(kind)) MIRT_LAUNCH(cu, mirt__cu_augment_statistics, (unsigned)rows, 256, 0, a);
+    if (traits & MIRT__MEASURES) MIRT_LAUNCH(cu, mirt__cu_augment_statistics, (unsigned)rows, 256, 0, a);
     if (kind == MIRT_EQUALIZATION)
         MIRT_LAUNCH(cu, mirt__cu_augment_levels, dim3((unsigned)rows, (unsigned)a.c), MIRT__TRANSFORM_BINS, 0, a);
     MIRT_LAUNCH(cu, mirt__cu_augment_values, blocks, 256, 0, a);
@@ -5100,15 +5130,15 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
         const mirt__transform_pass pass = mirt__transform_pass_of(t, args->count, i);
         const mirt__transform *last = &t[pass.end - 1];
         end = pass.end;
-        warps += pass.moves;
+        warps += pass.remakes;
         for (int k = i; k < end; k++) {
             const int each = t[k].kind == MIRT_EQUALIZATION ? MIRT__TRANSFORM_BINS + 1 : 2;
-            if ((each > 2 || mirt__cu_augment_measures(t[k].kind)) && each > measured) measured = each;
+            if ((each > 2 || (mirt__transform_traits(t[k].kind) & MIRT__MEASURES)) && each > measured) measured = each;
         }
         if (end < args->count && last->oh * last->ow * last->c > most) most = last->oh * last->ow * last->c;
     }
     /* An image goes to y with the last warp; those before it, and values that come before it, to one of two places. */
-    const bool leads = !mirt__transform_pass_of(t, args->count, 0).moves;
+    const bool leads = !mirt__transform_remakes(&t[0]);
     const int between = warps - (leads && warps > 0 ? 0 : 1), buffers = between > 2 ? 2 : between < 0 ? 0 : between;
     const int64_t half = mirt__cu_ceil(args->rows * most * 4, 256) * 256,
                   means = mirt__cu_ceil(args->rows * t[0].c * measured * 4, 256) * 256;
@@ -5128,13 +5158,17 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
         const mirt__transform_pass pass = mirt__transform_pass_of(t, args->count, i);
         float *const old = a.x == args->x ? NULL : a.y;
         end = pass.end;
-        warps -= pass.moves;
+        warps -= pass.remakes;
         a.first = i;
         a.x_image = t[i].h * t[i].w * t[i].c;
-        if (pass.moves || !old)
+        if (pass.remakes || !old)
             a.y = warps == 0 ? args->y : room ? (float *)(room + means + (turn++ & 1) * half) : NULL;
         if (pass.moves) mirt__cu_augment_run_warp(cu, a, &pass, t, args->rows);
-        for (; !pass.moves && a.first < end; a.first++) {
+        if (pass.remakes && !pass.moves) {
+            const unsigned blocks = mirt__cu_augment_blocks(&a, a.x_image, args->rows);
+            MIRT_LAUNCH(cu, mirt__cu_augment_filter, blocks, 256, 0, a);
+        }
+        for (; !pass.remakes && a.first < end; a.first++) {
             mirt__cu_augment_run_values(cu, a, t, args->rows);
             a.x = a.y;
             a.x_dtype = MIRT_FLOAT32;
