@@ -26,8 +26,8 @@
 #endif
 
 /* gcc compiles code that waits for kernels in half the time this way, at the size of O1, and code that runs once
-   (recording models, reading and writing files) in half of that. Predict-only programs are wanted small. Without
-   optimization nothing changes. */
+   (recording models, reading and writing files) in half of that, but for predict-only programs, which are wanted small.
+   Without optimization nothing changes. */
 #if defined(__clang__) || !defined(__OPTIMIZE__)
 #define MIRT__COLD_BEGIN
 #define MIRT__ONCE_BEGIN
@@ -36,13 +36,14 @@
 #if defined(MIRRORTRAIN_DEBUG)
 #define MIRT__COLD_BEGIN MIRT__KERNELS_BEGIN
 #define MIRT__ONCE_BEGIN MIRT__KERNELS_BEGIN
-#elif defined(MIRRORTRAIN_NO_TRAIN)
-#define MIRT__COLD_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"Os,fp-contract=off\")")
-#define MIRT__ONCE_BEGIN MIRT__COLD_BEGIN
 #else
 #define MIRT__COLD_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"Og,fp-contract=off\")")
+#ifdef MIRRORTRAIN_NO_TRAIN
+#define MIRT__ONCE_BEGIN MIRT__COLD_BEGIN
+#else
 #define MIRT__ONCE_BEGIN \
     _Pragma("GCC push_options") _Pragma("GCC optimize(\"O0,expensive-optimizations,fp-contract=off\")")
+#endif
 #endif
 #define MIRT__COLD_END MIRT__KERNELS_END
 #endif
