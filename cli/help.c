@@ -7,17 +7,19 @@
 
 enum { WIDTH = 100, TEXT_AT = 28 };
 
-/* Prints words from column `at` on, `used` columns of the first line being taken. */
+/* Prints words from column `at` on, `used` columns of the first line being taken. Lines end after words and "|". */
 static void print_wrapped(const char *text, int at, int used) {
     int column = used;
+    bool space = true;
     while (*text) {
-        const int length = (int)strcspn(text, " ");
-        if (column >= at && column + 1 + length > WIDTH) {
+        int length = (int)strcspn(text, " |");
+        length += text[length] == '|';
+        if (column >= at && column + space + length > WIDTH) {
             printf("\n%*s", at, "");
             column = at;
         } else if (column >= at) {
-            putchar(' ');
-            column++;
+            printf("%*s", space, "");
+            column += space;
         } else {
             printf("%*s", at - column, "");
             column = at;
@@ -25,6 +27,7 @@ static void print_wrapped(const char *text, int at, int used) {
         printf("%.*s", length, text);
         column += length;
         text += length;
+        space = *text == ' ';
         text += strspn(text, " ");
     }
     putchar('\n');

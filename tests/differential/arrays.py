@@ -32,7 +32,7 @@ def draw_labels(random, out, rows, soft):
             p = random.uniform(0.1, 1, [rows] + shape)
             return (p / p.sum(-1, keepdims=True)).astype(np.float32)
         return np.eye(shape[-1], dtype=np.float32)[random.randint(0, shape[-1], [rows] + shape[:-1])]
-    if "binary" in loss:
+    if "binary" in loss or loss == "poisson":
         return random.randint(0, 2, [rows] + shape).astype(np.float32)
     return (random.standard_normal([rows] + shape) * 0.7).astype(np.float32)
 

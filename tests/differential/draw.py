@@ -25,6 +25,15 @@ ACTIVATIONS = [
     "exponential",
     "log_softmax",
     "gelu_approximate",
+    "celu",
+    "hard_shrink",
+    "hard_tanh",
+    "log_sigmoid",
+    "soft_shrink",
+    "sparse_plus",
+    "sparse_sigmoid",
+    "squareplus",
+    "tanh_shrink",
 ]
 WIDTHS = [1, 2, 3, 4, 5, 6, 8, 9, 16, 17]  # around the width of a vector, too
 MERGES = ["add", "multiply", "average", "maximum", "minimum", "subtract"]
@@ -530,7 +539,9 @@ class Drawing:
             )
         classes = self.pick([2, 3, 5, 7, 10]) if "categorical" in loss else self.pick([1, 2, 3])
         last = self.pick(["linear", "tanh", "linear"])
-        if "crossentropy" in loss or loss == "kl_divergence":
+        if loss == "poisson":
+            last = self.pick(["sigmoid", "softplus"])  # rates are positive
+        if "cross" in loss or loss == "kl_divergence":
             last = "sigmoid" if "binary" in loss else "softmax"
         if from_logits and "crossentropy" in loss:
             last = "linear"
@@ -563,6 +574,7 @@ def draw(seed, variation=0):
             * 2
             + ["huber", "log_cosh", "kl_divergence", "cosine_similarity"]
             + ["binary_focal_crossentropy", "categorical_focal_crossentropy"]
+            + ["poisson", "categorical_generalized_cross_entropy"]
         )
         d.head(loss, from_logits)
     draw_training(d, from_logits)

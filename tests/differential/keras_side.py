@@ -182,7 +182,7 @@ def make_optimizer(o, schedule):
     if schedule:
         o["learning_rate"] = make_schedule(schedule)
     kinds = {"adam": O.Adam, "adamw": O.AdamW, "sgd": O.SGD, "rmsprop": O.RMSprop}
-    kinds.update(nadam=O.Nadam, adagrad=O.Adagrad, adamax=O.Adamax, lion=O.Lion)
+    kinds.update(nadam=O.Nadam, adagrad=O.Adagrad, adamax=O.Adamax, lion=O.Lion, adadelta=O.Adadelta, ftrl=O.Ftrl)
     optimizer = kinds[kind](**o)
     if excluded:
         optimizer.exclude_from_weight_decay(var_names=excluded)

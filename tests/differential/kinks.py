@@ -10,7 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-POINTS = {"relu": [0], "relu6": [0, 6], "leaky_relu": [0], "hard_sigmoid": [-3, 3], "hard_swish": [-3, 3], "selu": [0]}
+POINTS = {"relu": [0], "relu6": [0, 6], "leaky_relu": [0], "hard_sigmoid": [-3, 3], "hard_swish": [-3, 3], "selu": [0],
+          "hard_shrink": [-0.5, 0.5], "hard_tanh": [-1, 1], "soft_shrink": [-0.5, 0.5], "sparse_sigmoid": [-1, 1]}
 
 
 class Watch:

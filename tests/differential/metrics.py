@@ -15,6 +15,14 @@ CLASSES = {
     "root_mean_squared_error": "RootMeanSquaredError",
     "r2_score": "R2Score",
     "cosine_similarity": "CosineSimilarity",
+    "pearson_correlation": "PearsonCorrelation",
+    "concordance_correlation": "ConcordanceCorrelation",
+}
+AT = {
+    "sensitivity_at_specificity": "SensitivityAtSpecificity",
+    "specificity_at_sensitivity": "SpecificityAtSensitivity",
+    "precision_at_recall": "PrecisionAtRecall",
+    "recall_at_precision": "RecallAtPrecision",
 }
 LOSSES = {
     "binary_crossentropy": "BinaryCrossentropy",
@@ -42,6 +50,14 @@ def keras_metric(m, loss, units):
         return getattr(M, CLASSES[kind])()
     if kind in COUNTS:
         return getattr(M, COUNTS[kind])(thresholds=threshold)
+    if kind in AT:
+        return getattr(M, AT[kind])(m["at"], num_thresholds=m.get("num_thresholds") or 200, class_id=m.get("class_id"))
+    if kind == "fbeta_score":
+        return M.FBetaScore(average=m["average"], beta=m["beta"], threshold=m.get("threshold"))
+    if kind == "io_u":
+        make = M.IoU if loss.startswith("sparse") else M.OneHotIoU
+        more = {"sparse_y_pred": False} if loss.startswith("sparse") else {}
+        return make(units, [m["class_id"]], dtype="float64", **more)
     if kind == "loss":
         return getattr(M, LOSSES[m["loss"]])()
     if kind == "mean_io_u" and units == 1:
@@ -74,7 +90,7 @@ def value(m, loss, labels, predictions, weights=None):
     keras.config.set_dtype_policy("float32")
     metric = keras_metric(m, loss, predictions.shape[-1])
     sparse = loss.startswith("sparse") and "sparse" not in m["kind"]
-    if sparse and m["kind"] not in ("accuracy", "mean_io_u", "loss"):
+    if sparse and m["kind"] not in ("accuracy", "mean_io_u", "io_u", "loss"):
         labels = np.eye(predictions.shape[-1], dtype=np.float32)[labels]
     metric.update_state(labels, predictions, **({"sample_weight": weights} if m.get("weighted") else {}))
     return float(np.asarray(metric.result()))
@@ -94,13 +110,20 @@ def draw_options(random, kind, units=1, loss=""):
         m["class_id"] = random.randrange(units)
     if kind in ("precision", "recall") and units > 1 and random.random() < 0.3:
         m["k"] = random.randint(1, units)
-    if kind == "f1_score" and random.random() < 0.6:
+    if kind == "fbeta_score" or (kind == "f1_score" and random.random() < 0.6):
         m["average"] = random.choice(["micro", "macro", "weighted"])
+    if kind == "fbeta_score":
+        m["beta"] = random.choice([0.5, 2.0])
+    if kind in AT:
+        m.update(at=random.choice([0.25, 0.5, 0.75]), num_thresholds=random.choice([None, 11, 50]))
+    if kind == "io_u" or (kind in AT and units > 1 and random.random() < 0.5):
+        m["class_id"] = random.randrange(units)
     if kind == "mean_io_u" and units > 1 and random.random() < 0.5:
         m["ignore_class"] = random.randrange(units)
     if "top_k" in kind and random.random() < 0.8:
         m["k"] = random.choice([1, 2, 3])
-    cut = ["binary_accuracy", "precision", "recall", "f1_score"] + list(COUNTS) + ["mean_io_u"] * (units == 1)
+    cut = ["binary_accuracy", "precision", "recall", "f1_score", "fbeta_score"] + list(COUNTS)
+    cut += ["mean_io_u"] * (units == 1)
     if kind in cut and random.random() < 0.6:
         m["threshold"] = random.choice([0.25, 0.75, 0.5, 0.3])
     if kind == "auc":
@@ -125,6 +148,7 @@ class Metrics(Case):
                 "sparse_categorical_accuracy",
                 "sparse_top_k_categorical_accuracy",
                 "mean_io_u",
+                "io_u",
                 loss,
             ],
             "categorical_crossentropy": [
@@ -134,19 +158,22 @@ class Metrics(Case):
                 "binary_accuracy",
                 "mae",
                 "mean_io_u",
+                "io_u",
                 loss,
             ],
             "binary_crossentropy": ["binary_accuracy", "mae", "mse", loss]
             + (["accuracy", "mean_io_u"] if units == 1 else []),
             "mean_squared_error": ["mae", "mse", "root_mean_squared_error", "cosine_similarity"]
-            + (["r2_score"] if rows > 30 else []),
+            + (["r2_score"] if rows > 30 else [])
+            + (["pearson_correlation", "concordance_correlation"] if units > 2 else []),
         }[loss]
         place = r.choice([(), (), (2, 3), (1, 5)])  # positions
-        positives = ["precision", "recall", "f1_score", "auc"] + list(COUNTS) if loss != "mean_squared_error" else []
+        positives = ["precision", "recall", "f1_score", "fbeta_score", "auc"] + list(COUNTS) + list(AT)
+        positives = positives if loss != "mean_squared_error" else []
         self.metrics = [
             dict(draw_options(r, k, units, loss), name="m%d" % i)
             for i, k in enumerate(r.sample(fitting + positives, min(6, len(fitting + positives))))
-            if not place or k not in ("f1_score", "r2_score")  # which are of (rows, classes) alone in Keras
+            if not place or k not in ("f1_score", "fbeta_score", "r2_score")  # of (rows, classes) alone in Keras
         ]
         if r.random() < 0.5 and positives:
             self.metrics.append(dict(draw_options(r, "auc"), name="m9"))

@@ -7,7 +7,9 @@
 static const char *const activations[] = {"linear",       "relu",       "sigmoid",  "tanh", "softmax",
                                           "relu6",        "leaky_relu", "elu",      "gelu", "silu",
                                           "hard_sigmoid", "hard_swish", "softplus", "selu", "mish", "softsign",
-                                          "exponential",  "log_softmax", "gelu_approximate", NULL};
+                                          "exponential",  "log_softmax", "gelu_approximate", "celu", "glu",
+                                          "hard_shrink", "hard_tanh", "log_sigmoid", "soft_shrink", "sparse_plus",
+                                          "sparse_sigmoid", "squareplus", "tanh_shrink", NULL};
 static const char *const paddings[] = {"valid", "same", NULL};
 
 static mirt_activation_kind get_activation(const item *it) {

@@ -134,6 +134,8 @@ static mirt_optimizer make_optimizer(const spec *s) {
                        : strcmp(kind, "adagrad") == 0 ? mirt_adagrad(rate)
                        : strcmp(kind, "adamax") == 0  ? mirt_adamax(rate)
                        : strcmp(kind, "lion") == 0    ? mirt_lion(rate)
+                       : strcmp(kind, "adadelta") == 0 ? mirt_adadelta(rate)
+                       : strcmp(kind, "ftrl") == 0    ? mirt_ftrl(rate)
                                                       : mirt_sgd(rate, 0, false);
     o.beta_1 = get_float(it, "beta_1", o.beta_1);
     o.beta_2 = get_float(it, "beta_2", o.beta_2);
@@ -144,6 +146,9 @@ static mirt_optimizer make_optimizer(const spec *s) {
     o.nesterov = get_bool(it, "nesterov", false);
     o.rho = get_float(it, "rho", o.rho);
     o.centered = get_bool(it, "centered", false);
+    o.beta = get_float(it, "beta", o.beta);
+    o.l1_regularization_strength = get_float(it, "l1_regularization_strength", 0);
+    o.l2_regularization_strength = get_float(it, "l2_regularization_strength", 0);
     o.weight_decay = get_float(it, "weight_decay", o.weight_decay);
     o.exclude_from_weight_decay = get_text(it, "exclude_from_weight_decay");
     o.clipnorm = get_float(it, "clipnorm", 0);
@@ -182,6 +187,17 @@ static void compile(run *r) {
                                           "r2_score",
                                           "cosine_similarity",
                                           "loss",
+                                          "fbeta_score",
+                                          "io_u",
+                                          "binary_io_u",
+                                          "one_hot_io_u",
+                                          "one_hot_mean_io_u",
+                                          "pearson_correlation",
+                                          "concordance_correlation",
+                                          "sensitivity_at_specificity",
+                                          "specificity_at_sensitivity",
+                                          "precision_at_recall",
+                                          "recall_at_precision",
                                           NULL};
     static const char *const curves[] = {"ROC", "PR", NULL}, *const averages[] = {"auto", "micro", "macro", "weighted",
                                                                                   NULL};
@@ -220,6 +236,8 @@ static void compile(run *r) {
         o->ignore_class = get_int(m, "ignore_class", 0);
         o->has_ignore_class = get_int(m, "ignore_class", -1) >= 0;
         o->loss = (mirt_loss)get_name(m, "loss", losses, 0);
+        o->beta = get_float(m, "beta", 0);
+        o->at = get_float(m, "at", 0);
     }
     const item *frozen = next_item(r->s, "frozen", NULL);
     if (frozen) {

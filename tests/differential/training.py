@@ -6,7 +6,8 @@ STEPS = 5
 
 
 def draw_optimizer(d):
-    kind = d.pick(["adam", "adam", "adamw", "sgd", "sgd", "rmsprop", "nadam", "adagrad", "adamax", "lion"])
+    rare = ["nadam", "adagrad", "adamax", "lion", "adadelta", "ftrl"]
+    kind = d.pick(["adam", "adam", "adamw", "sgd", "sgd", "rmsprop"] + rare)
     o = {"kind": kind, "learning_rate": d.pick({"sgd": [0.1, 0.05, 0.02]}.get(kind, [0.02, 0.01, 0.003]))}
     if kind in ("adam", "adamw"):
         o.update(
@@ -22,6 +23,11 @@ def draw_optimizer(d):
         o.update(beta_1=d.pick([0.9, 0.5]), beta_2=d.pick([0.999, 0.9]), epsilon=d.pick([1e-7, 1e-3]))
     elif kind == "adagrad":
         o.update(initial_accumulator_value=d.pick([0.1, 1.0]), epsilon=d.pick([1e-7, 1e-3]))
+    elif kind == "adadelta":
+        o.update(rho=d.pick([0.95, 0.5]), epsilon=d.pick([1e-7, 1e-3]))
+    elif kind == "ftrl":
+        o.update(initial_accumulator_value=d.pick([0.1, 1.0]), beta=d.pick([0.0, 0.5]))
+        o.update(l1_regularization_strength=d.pick([0.0, 0.001]), l2_regularization_strength=d.pick([0.0, 0.01]))
     elif kind == "lion":
         o.update(beta_1=d.pick([0.9, 0.5]), beta_2=d.pick([0.99, 0.9]))
     else:
@@ -67,7 +73,7 @@ def draw_schedule(d, rate):
 
 def metrics_of(d, out):
     loss, units = out["loss"], out["shape"][-1]
-    if loss in ("mean_squared_error", "huber", "log_cosh", "cosine_similarity"):
+    if loss in ("mean_squared_error", "huber", "log_cosh", "cosine_similarity", "poisson"):
         return ["mae", "mse"]
     if "binary" in loss:
         return (
