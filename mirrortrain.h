@@ -1920,7 +1920,7 @@ MIRT_API mirt_tensor *mirt_random_color_jitter(mirt_tensor *x, const mirt_augmen
    its own, in Keras the batch. */
 MIRT_API mirt_tensor *mirt_rand_augment(mirt_tensor *x, const mirt_augmentation *desc);
 /* These three are always active, and gradients pass. Each channel from its least and greatest number to value_range;
-   one with a single number stays. In data sets at most 64 channels. */
+   one with a single number stays. At most 64 channels. */
 MIRT_API mirt_tensor *mirt_auto_contrast(mirt_tensor *x, const mirt_augmentation *desc);
 /* The part in the middle; of smaller images what mirt_random_crop
    takes. */
@@ -1939,9 +1939,10 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
    Names as the layers without "random_"; numbers after ':', two being height and width: flip:horizontal, rotation:0.1,
    zoom:0.1:0.2, translation:0.1:0.1, crop:200:180, center_crop:200, resizing:224, contrast:0.2, brightness:0.1; and
    constant, wrap, nearest: rotation:0.1:constant. Also shear:0.2:0.1 (x and y), hue:0.1, saturation:0.4:0.6 (a range),
-   erasing or erasing:0.5:constant, grayscale:0.2 and invert:0.2 (chances), solarization:0.1:0.5 (addition, threshold),
-   posterization:4, color_degeneration:0.5, auto_contrast, equalization, sharpness:0.2:0.8, gaussian_blur:0.5 (a
-   chance), color_jitter:0.2:0.2:0.2:0.1 (brightness, contrast, saturation, hue), rand_augment or rand_augment:0.3. */
+   erasing or erasing:0.5:constant, invert:0.2 and gaussian_blur:0.5 (a chance of up to this, which each image draws;
+   0.5:0.5 is a half), grayscale:0.2 (a chance), solarization:0.1:0.5 (addition, threshold), posterization:4,
+   color_degeneration:0.5, auto_contrast, equalization, sharpness:0.2:0.8, color_jitter:0.2:0.2:0.2:0.1 (brightness,
+   contrast, saturation, hue), rand_augment or rand_augment:0.3. */
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most);
 
 /* Mean and variance of the channels of x[0], over an epoch, into desc: what mirt_normalization then takes off. The data
@@ -3197,7 +3198,11 @@ MIRT__END_C
 #define MIRT__KERNELS_END _Pragma("clang diagnostic pop") _Pragma("STDC FP_CONTRACT DEFAULT")
 #define MIRT__DRIVERS_BEGIN MIRT__KERNELS_BEGIN
 #elif defined(MIRRORTRAIN_DEBUG)
+#ifdef __OPTIMIZE__
 #define MIRT__KERNELS_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"fp-contract=off\")")
+#else
+#define MIRT__KERNELS_BEGIN _Pragma("GCC push_options")
+#endif
 #define MIRT__KERNELS_END _Pragma("GCC pop_options")
 #define MIRT__DRIVERS_BEGIN MIRT__KERNELS_BEGIN
 #else
@@ -4353,7 +4358,7 @@ MIRT__TRANSFORM_INLINE mirt__real mirt__transform_clip(mirt__real v, mirt__real 
 /* x from value_range to 0 to 255. */
 MIRT__TRANSFORM_INLINE mirt__real mirt__transform_to_bytes(const mirt__transform *t, mirt__real x) {
     const mirt__real low = (mirt__real)t->range[0], span = (mirt__real)t->range[1] - low;
-    return (x - low) / span * 255;
+    return mirt__transform_times((x - low) / span, 255);
 }
 
 /* ... and back. */
@@ -4519,6 +4524,13 @@ MIRT__BOTH void mirt__transform_gauss(double sigma, int reach, mirt__real *out) 
             else sum += v;
         }
     }
+}
+
+/* An image that is not filtered. */
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_unfiltered(const mirt__transform *t, mirt__real x) {
+    return t->kind != MIRT_RANDOM_GAUSSIAN_BLUR
+               ? x
+               : mirt__transform_clip(x, (mirt__real)t->range[0], (mirt__real)t->range[1]);
 }
 
 /* Blurs, or moves towards a kernel of ones with 5 in the middle, over 13. */
@@ -11247,8 +11259,11 @@ static void mirt__augment_means(const mirt__real *x, int64_t count, int64_t c, m
 
 /* The least and the greatest number of each channel. */
 static void mirt__augment_extremes(const mirt__real *x, int64_t count, int64_t c, mirt__real *least, mirt__real *most) {
-    for (int64_t k = 0; k < c; k++) least[k] = most[k] = x[k];
-    for (int64_t i = c; i < count; i += c) {
+    for (int64_t k = 0; k < c; k++) {
+        least[k] = (mirt__real)INFINITY;
+        most[k] = -(mirt__real)INFINITY;
+    }
+    for (int64_t i = 0; i < count; i += c) {
         for (int64_t k = 0; k < c; k++) {
             least[k] = x[i + k] < least[k] ? x[i + k] : least[k];
             most[k] = x[i + k] > most[k] ? x[i + k] : most[k];
@@ -11358,7 +11373,7 @@ MIRT__LIB void mirt__augment_filter(const mirt__augment *a, const mirt__transfor
     mirt__transform_filter f;
     double drawn[4];
     if (!mirt__transform_applies(t, a->seed, a->row, a->step)) {
-        memcpy(y, x, (size_t)(t->h * line) * sizeof *y);
+        for (int64_t i = 0; i < t->h * line; i++) y[i] = mirt__transform_unfiltered(t, x[i]);
         return;
     }
     mirt__transform_draw(t, a->seed, a->row, a->step, drawn);
@@ -11542,7 +11557,7 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
                    false;
         }
     }
-    if ((traits & MIRT__MEASURES) && c > MIRT__AUGMENT_CHANNELS)
+    if (((traits & MIRT__MEASURES) || out->kind == MIRT_EQUALIZATION) && c > MIRT__AUGMENT_CHANNELS)
         return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__AUGMENT_CHANNELS), false;
     if ((traits & (MIRT__COLORS | MIRT__GRAYS)) && c != 3 && !((traits & MIRT__GRAYS) && c == 1))
         return mirt__fail(MIRT_E_SHAPE, "takes red, green and blue, not %lld channels", (long long)c), false;
@@ -23145,7 +23160,8 @@ static mirt_status mirt__augment_apply(mirt_dataset *dataset, const mirt__sample
     a.x_dtype = a.y_dtype = dataset->spec.field[0].dtype;
     a.x = in->field[0];
     a.y = out[0];
-    mirt__augment_image(&a);
+    if (a.count) mirt__augment_image(&a);
+    else memcpy(a.y, a.x, dataset->spec.field[0].bytes); /* jitter by nothing */
     return MIRT_OK;
 }
 
@@ -23294,21 +23310,21 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     if (!named || i == most)
         return mirt__fail(MIRT_E_INVALID, "\"%s\" is not an augmentation%s", name, mirt__did_you_mean(&guess)), false;
     out->kind = mirt__augment_names[i].kind;
-    const bool sizes = (mirt__transform_traits(out->kind) & MIRT__SIZES) != 0, flips = out->kind == MIRT_RANDOM_FLIP;
+    const bool sizes = (mirt__transform_traits(out->kind) & MIRT__SIZES) != 0;
+    const char *example = out->kind == MIRT_RANDOM_POSTERIZATION ? "4" : sizes ? "224" : "0.1";
     while (*ended == ':') {
         if (!mirt__augment_word(text, word, ended) || !mirt__augment_value(word, i, numbers, out)) {
-            return mirt__fail(MIRT_E_INVALID, "augmentation %s: invalid value \"%s\"; write %s%s", name, word, name,
-                              flips                                 ? ":horizontal or :vertical"
-                              : sizes                               ? ":224 or :224:160"
-                              : mirt__augment_names[i].field[0] ? ":0.1"
-                                                                    : ""),
+            if (out->kind == MIRT_RANDOM_FLIP) example = "horizontal or :vertical";
+            else if (sizes) example = "224 or :224:160";
+            else if (!mirt__augment_names[i].field[0]) example = "";
+            return mirt__fail(MIRT_E_INVALID, "augmentation %s: invalid value \"%s\"; write %s%s%s", name, word, name,
+                              *example ? ":" : "", example),
                    false;
         }
         numbers += (word[0] >= '0' && word[0] <= '9') || word[0] == '-' || word[0] == '+' || word[0] == '.';
     }
     if (!numbers && mirt__augment_names[i].needs) {
-        return mirt__fail(MIRT_E_INVALID, "augmentation %s needs a value, such as %s:%s", name, name,
-                          sizes ? "224" : "0.1"),
+        return mirt__fail(MIRT_E_INVALID, "augmentation %s needs a value, such as %s:%s", name, name, example),
                false;
     }
     if (numbers == 1 && out->kind == MIRT_RANDOM_TRANSLATION) out->width_factor[0] = out->height_factor[0];
@@ -40930,8 +40946,10 @@ static mirt_tensor *mirt__resized(mirt_tensor *x, const mirt_augmentation *desc)
 static mirt_tensor *mirt__auto_contrasted(mirt_tensor *x, const mirt__transform *t) {
     const unsigned pixels = 1u << 1 | 1u << 2;
     mirt_tensor *const least = mirt_reduce_min(x, pixels, true), *const most = mirt_reduce_max(x, pixels, true);
-    mirt_tensor *const unit = mirt_divide(mirt_subtract(x, least), mirt_subtract(most, least));
-    return mirt_where(mirt_less(least, most), mirt_scale(unit, t->range[1] - t->range[0], t->range[0]), x);
+    mirt_tensor *const span = mirt_subtract(most, least), *const differs = mirt_less(least, most);
+    /* Of a channel with a single number the gradient is not that of 0 / 0. */
+    mirt_tensor *const unit = mirt_divide(mirt_subtract(x, least), mirt_where(differs, span, mirt_scale(span, 0, 1)));
+    return mirt_where(differs, mirt_scale(unit, t->range[1] - t->range[0], t->range[0]), x);
 }
 
 #define MIRT__AUGMENT_FIELD(name, kind) {#name, MIRT__FIELD_##kind, offsetof(mirt_augmentation, name), false}

@@ -5066,7 +5066,7 @@ static __global__ __launch_bounds__(256) void mirt__cu_augment_filter(mirt__cu_a
             }
             sum += mirt__transform_times(f.across[k + reach], down);
         }
-        a.y[at] = drawn->applies ? mirt__transform_filtered(&f, x, sum) : x;
+        a.y[at] = drawn->applies ? mirt__transform_filtered(&f, x, sum) : mirt__transform_unfiltered(&t, x);
     }
 }
 

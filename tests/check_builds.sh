@@ -123,7 +123,8 @@ if cmp "$tmp/plain.safetensors" "$tmp/debug.safetensors" >"$tmp/out" 2>&1; then
 else
     tap_not_ok "and saves the same file" "$tmp/out"
 fi
-gcc -DMIRRORTRAIN_DEBUG -O0 -I. -E mirrortrain.c 2>/dev/null | grep 'pragma GCC optimize' >"$tmp/out"
+tap_check "MIRRORTRAIN_DEBUG, preprocessed" gcc -DMIRRORTRAIN_DEBUG -O0 -I. -E mirrortrain.c -o "$tmp/debug.i"
+grep 'pragma GCC optimize' "$tmp/debug.i" >"$tmp/out"
 if [ ! -s "$tmp/out" ]; then
     tap_ok "MIRRORTRAIN_DEBUG has no pragma that optimizes"
 else

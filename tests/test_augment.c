@@ -644,6 +644,30 @@ static void test_text(void) {
     for (int i = 0; i < MIRT__COUNT(bad); i++)
         ok(mirt_parse_augmentation(bad[i], l, 8) == -1 && mirt_last_status() == MIRT_E_INVALID, "\"%s\": %s", bad[i],
            mirt_last_error());
+    ok(mirt_parse_augmentation("posterization", l, 8) == -1 && strstr(mirt_last_error(), "such as posterization:4") &&
+           mirt_parse_augmentation("posterization:x", l, 8) == -1 && strstr(mirt_last_error(), "write posterization:4"),
+       "a message names a value that would do: %s", mirt_last_error());
+}
+
+/* Jitter whose factors are all 0 consists of nothing, and passes images on. */
+static void test_jitter_by_nothing(void) {
+    unsigned char x[2 * 3 * 3], y[2] = {0, 1}, got[2 * 3 * 3];
+    mirt_augmentation list;
+    memset(&list, 0, sizeof list);
+    list.kind = MIRT_RANDOM_COLOR_JITTER;
+    for (int i = 0; i < (int)sizeof x; i++) x[i] = (unsigned char)(40 + i);
+    mirt_dataset *dataset =
+        mirt_augment(mirt_arrays(mirt_make_array(x, MIRT_UINT8, mirt_make_shape(2, 1, 3, 3, 0, 0)),
+                                 mirt_make_array(y, MIRT_UINT8, mirt_make_shape(2, 0, 0, 0, 0, 0))), &list, 1);
+    mirt_data sample;
+    memset(got, 0, sizeof got);
+    for (int i = 0; i < 2 && mirt_dataset_read(dataset, i, NULL, &sample) == MIRT_OK; i++) {
+        memcpy(got + i * 9, sample.x[0].data, 9);
+        mirt_data_free(&sample);
+    }
+    ok(dataset && memcmp(got, x, sizeof x) == 0, "jitter by nothing passes images on%s%s", dataset ? "" : ": ",
+       dataset ? "" : mirt_last_error());
+    mirt_dataset_destroy(dataset);
 }
 
 int main(void) {
@@ -658,6 +682,7 @@ int main(void) {
     test_tables();
     test_ranges();
     test_edges();
+    test_jitter_by_nothing();
     test_bytes();
     test_text();
     return done_testing();

@@ -177,6 +177,7 @@ static void check_augmentations(void) {
     LAYER(AUGMENT(random_color_degeneration, .factor = {-0.5f}), "factor -0.5");
     LAYER(AUGMENT(auto_contrast, .value_range = {3, 2}), "range");
     LAYER(mirt_auto_contrast(mirt_input(m, MIRT_SHAPE(2, 2, 65)), NULL), "64 channels");
+    LAYER(mirt_equalization(mirt_input(m, MIRT_SHAPE(2, 2, 65)), NULL), "64 channels");
     LAYER(AUGMENT(equalization, .bins = 1), "1 bins");
     LAYER(AUGMENT(equalization, .bins = 257), "257 bins");
     LAYER(AUGMENT(random_sharpness, .factor = {2}), "factor 2");

@@ -567,12 +567,35 @@ static void test_listed(const char *name, const mirt__layer_class *cls) {
     ok(is_random(name) || row_has(cls->class_name), "%s: make_layers.py has it, unless it is random", name);
 }
 
+/* A channel with a single number stays, and has the gradient of what stays. */
+static void test_constant_channel(void) {
+    ZEROED(mirt_compile_desc, d);
+    const mirt_shape shape = mirt_make_shape(2, 2, 1, 0, 0, 0);
+    double loss = NAN;
+    d.loss = MIRT_MEAN_SQUARED_ERROR;
+    d.optimizer = mirt_sgd(1, 0, false);
+    mirt_model *m = mirt_model_create(strategy, "constant");
+    mirt_model_output(m, row_auto_contrast(shifted(mirt_input(m, shape))));
+    for (int i = 0; i < 4 * GOLDEN_ROWS; i++) x_values[i] = 0.25f, t_values[i] = 1.25f;
+    memset(weight_values, 0, sizeof weight_values);
+    mirt_weight_info info;
+    const bool good = mirt_compile(m, &d) == MIRT_OK && mirt_weight(m, 0, &info) == MIRT_OK &&
+                      mirt_set_weight(m, info.name, weight_values, 4) == MIRT_OK &&
+                      mirt_train_step(m, rows_of(x_values, &shape), rows_of(t_values, &shape), &loss) == MIRT_OK &&
+                      mirt_get_weight(m, info.name, 0, weight_values, 4) == MIRT_OK;
+    ok(good && loss == 1 && weight_values[0] == 0.5f && weight_values[3] == 0.5f,
+       "auto contrast of a single number stays, and so does its gradient: loss %g, %g instead of 0.5%s%s", loss,
+       (double)weight_values[0], good ? "" : ": ", good ? "" : mirt_last_error());
+    mirt_model_destroy(m);
+}
+
 int main(void) {
     snprintf(path, sizeof path, "%s/mirt_layers_%ld_a.safetensors", tap_tmpdir(), (long)getpid());
     snprintf(path_2, sizeof path_2, "%s/mirt_layers_%ld_b.safetensors", tap_tmpdir(), (long)getpid());
     strategy = quiet(1);
     ok(MIRT__COUNT(rows) == MIRT__COUNT(golden_layers), "every golden layer has a row");
     for (int i = 0; i < MIRT__COUNT(rows) && i < MIRT__COUNT(golden_layers); i++) test_row(i);
+    test_constant_channel();
 #define LISTED(name) test_listed(#name, &mirt__##name##_layer);
     MIRT__LAYER_LIST(LISTED)
     unlink(path);

@@ -140,7 +140,7 @@ MIRT_API mirt_tensor *mirt_random_color_jitter(mirt_tensor *x, const mirt_augmen
    its own, in Keras the batch. */
 MIRT_API mirt_tensor *mirt_rand_augment(mirt_tensor *x, const mirt_augmentation *desc);
 /* These three are always active, and gradients pass. Each channel from its least and greatest number to value_range;
-   one with a single number stays. In data sets at most 64 channels. */
+   one with a single number stays. At most 64 channels. */
 MIRT_API mirt_tensor *mirt_auto_contrast(mirt_tensor *x, const mirt_augmentation *desc);
 /* The part in the middle; of smaller images what mirt_random_crop
    takes. */
@@ -159,9 +159,10 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
    Names as the layers without "random_"; numbers after ':', two being height and width: flip:horizontal, rotation:0.1,
    zoom:0.1:0.2, translation:0.1:0.1, crop:200:180, center_crop:200, resizing:224, contrast:0.2, brightness:0.1; and
    constant, wrap, nearest: rotation:0.1:constant. Also shear:0.2:0.1 (x and y), hue:0.1, saturation:0.4:0.6 (a range),
-   erasing or erasing:0.5:constant, grayscale:0.2 and invert:0.2 (chances), solarization:0.1:0.5 (addition, threshold),
-   posterization:4, color_degeneration:0.5, auto_contrast, equalization, sharpness:0.2:0.8, gaussian_blur:0.5 (a
-   chance), color_jitter:0.2:0.2:0.2:0.1 (brightness, contrast, saturation, hue), rand_augment or rand_augment:0.3. */
+   erasing or erasing:0.5:constant, invert:0.2 and gaussian_blur:0.5 (a chance of up to this, which each image draws;
+   0.5:0.5 is a half), grayscale:0.2 (a chance), solarization:0.1:0.5 (addition, threshold), posterization:4,
+   color_degeneration:0.5, auto_contrast, equalization, sharpness:0.2:0.8, color_jitter:0.2:0.2:0.2:0.1 (brightness,
+   contrast, saturation, hue), rand_augment or rand_augment:0.3. */
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most);
 
 /* Mean and variance of the channels of x[0], over an epoch, into desc: what mirt_normalization then takes off. The data

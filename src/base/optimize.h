@@ -11,7 +11,11 @@
 #define MIRT__KERNELS_END _Pragma("clang diagnostic pop") _Pragma("STDC FP_CONTRACT DEFAULT")
 #define MIRT__DRIVERS_BEGIN MIRT__KERNELS_BEGIN
 #elif defined(MIRRORTRAIN_DEBUG)
+#ifdef __OPTIMIZE__
 #define MIRT__KERNELS_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"fp-contract=off\")")
+#else
+#define MIRT__KERNELS_BEGIN _Pragma("GCC push_options")
+#endif
 #define MIRT__KERNELS_END _Pragma("GCC pop_options")
 #define MIRT__DRIVERS_BEGIN MIRT__KERNELS_BEGIN
 #else

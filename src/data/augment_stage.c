@@ -28,7 +28,8 @@ static mirt_status mirt__augment_apply(mirt_dataset *dataset, const mirt__sample
     a.x_dtype = a.y_dtype = dataset->spec.field[0].dtype;
     a.x = in->field[0];
     a.y = out[0];
-    mirt__augment_image(&a);
+    if (a.count) mirt__augment_image(&a);
+    else memcpy(a.y, a.x, dataset->spec.field[0].bytes); /* jitter by nothing */
     return MIRT_OK;
 }
 
@@ -177,21 +178,21 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     if (!named || i == most)
         return mirt__fail(MIRT_E_INVALID, "\"%s\" is not an augmentation%s", name, mirt__did_you_mean(&guess)), false;
     out->kind = mirt__augment_names[i].kind;
-    const bool sizes = (mirt__transform_traits(out->kind) & MIRT__SIZES) != 0, flips = out->kind == MIRT_RANDOM_FLIP;
+    const bool sizes = (mirt__transform_traits(out->kind) & MIRT__SIZES) != 0;
+    const char *example = out->kind == MIRT_RANDOM_POSTERIZATION ? "4" : sizes ? "224" : "0.1";
     while (*ended == ':') {
         if (!mirt__augment_word(text, word, ended) || !mirt__augment_value(word, i, numbers, out)) {
-            return mirt__fail(MIRT_E_INVALID, "augmentation %s: invalid value \"%s\"; write %s%s", name, word, name,
-                              flips                                 ? ":horizontal or :vertical"
-                              : sizes                               ? ":224 or :224:160"
-                              : mirt__augment_names[i].field[0] ? ":0.1"
-                                                                    : ""),
+            if (out->kind == MIRT_RANDOM_FLIP) example = "horizontal or :vertical";
+            else if (sizes) example = "224 or :224:160";
+            else if (!mirt__augment_names[i].field[0]) example = "";
+            return mirt__fail(MIRT_E_INVALID, "augmentation %s: invalid value \"%s\"; write %s%s%s", name, word, name,
+                              *example ? ":" : "", example),
                    false;
         }
         numbers += (word[0] >= '0' && word[0] <= '9') || word[0] == '-' || word[0] == '+' || word[0] == '.';
     }
     if (!numbers && mirt__augment_names[i].needs) {
-        return mirt__fail(MIRT_E_INVALID, "augmentation %s needs a value, such as %s:%s", name, name,
-                          sizes ? "224" : "0.1"),
+        return mirt__fail(MIRT_E_INVALID, "augmentation %s needs a value, such as %s:%s", name, name, example),
                false;
     }
     if (numbers == 1 && out->kind == MIRT_RANDOM_TRANSLATION) out->width_factor[0] = out->height_factor[0];

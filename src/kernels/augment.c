@@ -169,7 +169,7 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
                    false;
         }
     }
-    if ((traits & MIRT__MEASURES) && c > MIRT__AUGMENT_CHANNELS)
+    if (((traits & MIRT__MEASURES) || out->kind == MIRT_EQUALIZATION) && c > MIRT__AUGMENT_CHANNELS)
         return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__AUGMENT_CHANNELS), false;
     if ((traits & (MIRT__COLORS | MIRT__GRAYS)) && c != 3 && !((traits & MIRT__GRAYS) && c == 1))
         return mirt__fail(MIRT_E_SHAPE, "takes red, green and blue, not %lld channels", (long long)c), false;

@@ -26,8 +26,11 @@ static void mirt__augment_means(const mirt__real *x, int64_t count, int64_t c, m
 
 /* The least and the greatest number of each channel. */
 static void mirt__augment_extremes(const mirt__real *x, int64_t count, int64_t c, mirt__real *least, mirt__real *most) {
-    for (int64_t k = 0; k < c; k++) least[k] = most[k] = x[k];
-    for (int64_t i = c; i < count; i += c) {
+    for (int64_t k = 0; k < c; k++) {
+        least[k] = (mirt__real)INFINITY;
+        most[k] = -(mirt__real)INFINITY;
+    }
+    for (int64_t i = 0; i < count; i += c) {
         for (int64_t k = 0; k < c; k++) {
             least[k] = x[i + k] < least[k] ? x[i + k] : least[k];
             most[k] = x[i + k] > most[k] ? x[i + k] : most[k];
@@ -137,7 +140,7 @@ MIRT__LIB void mirt__augment_filter(const mirt__augment *a, const mirt__transfor
     mirt__transform_filter f;
     double drawn[4];
     if (!mirt__transform_applies(t, a->seed, a->row, a->step)) {
-        memcpy(y, x, (size_t)(t->h * line) * sizeof *y);
+        for (int64_t i = 0; i < t->h * line; i++) y[i] = mirt__transform_unfiltered(t, x[i]);
         return;
     }
     mirt__transform_draw(t, a->seed, a->row, a->step, drawn);

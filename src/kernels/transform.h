@@ -272,7 +272,7 @@ MIRT__TRANSFORM_INLINE mirt__real mirt__transform_clip(mirt__real v, mirt__real 
 /* x from value_range to 0 to 255. */
 MIRT__TRANSFORM_INLINE mirt__real mirt__transform_to_bytes(const mirt__transform *t, mirt__real x) {
     const mirt__real low = (mirt__real)t->range[0], span = (mirt__real)t->range[1] - low;
-    return (x - low) / span * 255;
+    return mirt__transform_times((x - low) / span, 255);
 }
 
 /* ... and back. */
@@ -438,6 +438,13 @@ MIRT__BOTH void mirt__transform_gauss(double sigma, int reach, mirt__real *out) 
             else sum += v;
         }
     }
+}
+
+/* An image that is not filtered. */
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_unfiltered(const mirt__transform *t, mirt__real x) {
+    return t->kind != MIRT_RANDOM_GAUSSIAN_BLUR
+               ? x
+               : mirt__transform_clip(x, (mirt__real)t->range[0], (mirt__real)t->range[1]);
 }
 
 /* Blurs, or moves towards a kernel of ones with 5 in the middle, over 13. */

@@ -41,8 +41,10 @@ static mirt_tensor *mirt__resized(mirt_tensor *x, const mirt_augmentation *desc)
 static mirt_tensor *mirt__auto_contrasted(mirt_tensor *x, const mirt__transform *t) {
     const unsigned pixels = 1u << 1 | 1u << 2;
     mirt_tensor *const least = mirt_reduce_min(x, pixels, true), *const most = mirt_reduce_max(x, pixels, true);
-    mirt_tensor *const unit = mirt_divide(mirt_subtract(x, least), mirt_subtract(most, least));
-    return mirt_where(mirt_less(least, most), mirt_scale(unit, t->range[1] - t->range[0], t->range[0]), x);
+    mirt_tensor *const span = mirt_subtract(most, least), *const differs = mirt_less(least, most);
+    /* Of a channel with a single number the gradient is not that of 0 / 0. */
+    mirt_tensor *const unit = mirt_divide(mirt_subtract(x, least), mirt_where(differs, span, mirt_scale(span, 0, 1)));
+    return mirt_where(differs, mirt_scale(unit, t->range[1] - t->range[0], t->range[0]), x);
 }
 
 #define MIRT__AUGMENT_FIELD(name, kind) {#name, MIRT__FIELD_##kind, offsetof(mirt_augmentation, name), false}
