@@ -252,7 +252,8 @@ sanitize: asan tsan
 
 # QUICK=1: without tests that take the whole header or the vectors' primitives, which need a minute each to compile, and
 # those that take the longest.
-ASAN_LONG = $(WHOLE) test_models test_transfer test_servers test_tcp test_winograd $(patsubst tests/%.c,%,$(shell grep -l 'src/kernels/simd.c' tests/test_*.c))
+ASAN_LONG = $(WHOLE) test_models test_transfer test_servers test_tcp test_winograd test_conv_tiles test_group \
+	$(patsubst tests/%.c,%,$(shell grep -l 'src/kernels/simd.c' tests/test_*.c))
 ASAN_TESTS = $(if $(QUICK),$(filter-out $(ASAN_LONG),$(TESTS)),$(TESTS))
 asan:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(ASAN_TESTS:%=build/asan/%) $(FUZZ:%=build/asan/fuzz_%)
@@ -260,7 +261,8 @@ asan:
 		tests/run -t 400 $(ASAN_TESTS:%=build/asan/%) tests/fuzz_seeds.sh
 
 # QUICK=1: without those that take the longest.
-TSAN_QUICK = $(if $(QUICK),$(filter-out test_separate_devices test_fused_networks test_entry,$(TSAN_TESTS)),$(TSAN_TESTS))
+TSAN_QUICK = $(if $(QUICK),$(filter-out test_separate_devices test_fused_networks test_entry \
+	test_servers test_together_faults,$(TSAN_TESTS)),$(TSAN_TESTS))
 tsan:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(TSAN_QUICK:%=build/tsan/%)
 	@MIRT_TEST_SMALL=1 TSAN_OPTIONS=halt_on_error=1 tests/run -t 400 $(TSAN_QUICK:%=build/tsan/%)
