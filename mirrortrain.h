@@ -2219,7 +2219,7 @@ typedef struct mirt_metric_options {
     int k;              /* top k: default 5. Precision, recall, F1 and the counts of positives and negatives: only the
                            k largest outputs of a row can be 1, above the threshold if one is given (Keras: top_k) */
     float threshold;    /* binary accuracy, precision, recall, F1, counts of positives and negatives, IoU of one output:
-                           what is above counts as 1; default 0.5 */
+                           what is above counts as 1, and for MIRT_BINARY_IOU what equals it; default 0.5 */
     int num_thresholds; /* AUC and the metrics "at" another one: default 200 */
     mirt_curve curve;   /* AUC: of true against false positives, or of precision against recall */
     bool from_logits;   /* outputs that mirt_compile's from_logits calls logits go through a sigmoid first (a softmax
@@ -38066,6 +38066,13 @@ static const mirt__field mirt__ftrl_fields[] = {
     MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l2_shrinkage_regularization_strength),
     MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta)};
 
+/* Options of one optimizer alone. */
+static const mirt__field mirt__special_fields[] = {
+    MIRT__OWN_FIELD(mirt_optimizer, INT64, warmup_steps), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l1_regularization_strength),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l2_regularization_strength),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l2_shrinkage_regularization_strength)};
+
 #define MIRT__LION_FIELDS mirt__adam_fields, 2 /* the betas */
 #define MIRT__MOMENTS {"momentum", MIRT__SLOT_ZEROS}, {"velocity", MIRT__SLOT_ZEROS}
 #define MIRT__AMSGRAD {MIRT__MOMENTS, {"velocity_hat", MIRT__SLOT_AMSGRAD}}
@@ -38185,7 +38192,14 @@ MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *o) {
     return mirt__optimizer_slot_names(o, name);
 }
 
-/* The numbers of the optimizer's own fields. */
+static bool mirt__optimizer_has(const mirt__optimizer_class *cls, const mirt__field *field) {
+    for (int i = 0; i < cls->num_fields; i++) {
+        if (cls->fields[i].offset == field->offset) return true;
+    }
+    return false;
+}
+
+/* The numbers of the optimizer's own fields, and those that only other optimizers have. */
 static mirt_status mirt__optimizer_own_check(const mirt_optimizer *o) {
     const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
     for (int i = 0; i < cls->num_fields; i++) {
@@ -38201,6 +38215,11 @@ static mirt_status mirt__optimizer_own_check(const mirt_optimizer *o) {
         return mirt__fail(MIRT_E_INVALID, "%s's %s is %g; it must be %s; start from mirt_%s", cls->name, field->name,
                           (double)value, positive ? "in (0, 1)" : share ? "in [0, 1)" : "finite and not negative",
                           cls->name);
+    }
+    for (int i = 0; i < MIRT__COUNT(mirt__special_fields); i++) {
+        const mirt__field *field = &mirt__special_fields[i];
+        if (!mirt__fields_zero(field, 1, o) && !mirt__optimizer_has(cls, field))
+            return mirt__fail(MIRT_E_INVALID, "%s has no option %s", cls->name, field->name);
     }
     return MIRT_OK;
 }
@@ -39529,9 +39548,10 @@ static mirt_tensor *mirt__not_below(mirt_tensor *x, float low) { return mirt_cli
 /* Probabilities of 0 and 1 would have infinite logarithms. */
 static mirt_tensor *mirt__log_of_clipped(mirt_tensor *p) { return mirt_log(mirt_clip(p, 1e-7f, 1 - 1e-7f)); }
 
-/* p^exponent, whose derivative may be infinite at 0; there it is 0. */
+/* p^exponent, whose derivative may be infinite at 0; there it is 0, which it is of denormals, too. */
 static mirt_tensor *mirt__power_of_share(mirt_tensor *p, float exponent) {
-    return mirt_power(mirt__not_below(p, 1e-30f), exponent);
+    mirt_tensor *some = mirt_cast(mirt_less(mirt__scalar_op(p->node->graph, 0), p), MIRT_FLOAT32);
+    return mirt_multiply(some, mirt_power(mirt__not_below(p, FLT_MIN), exponent));
 }
 
 /* Squared up to delta, straight beyond it. */
@@ -41060,7 +41080,8 @@ static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x)
     }
     if (kind == MIRT_AUTO_CONTRAST) return mirt__auto_contrasted(x, &t);
     if (kind == MIRT_CENTER_CROP || kind == MIRT_RESIZING) return mirt__fit_op(x, &t);
-    return MIRT__TRAINS ? mirt__augmented(layer, x) : kind == MIRT_RANDOM_CROP ? mirt__augment_op(x, &t) : x;
+    /* Without training a random crop takes the middle; all others pass on, and are refused in calls as in training. */
+    return MIRT__TRAINS ? mirt__augmented(layer, x) : mirt__augment_op(x, &t);
 }
 
 static mirt_tensor *mirt__augmentation_on(mirt_tensor *x, const mirt_augmentation *desc, int kind) {

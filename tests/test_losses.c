@@ -276,6 +276,28 @@ static void check_metric(void) {
     mirt_strategy_destroy(s);
 }
 
+/* (1 - p^q) / q is 1 / q where the label has no probability at all, however small q is. */
+static void check_no_probability(void) {
+    const float p[2] = {1, 0};
+    const uint8_t label = 1;
+    mirt_compile_desc d;
+    mirt_logs logs;
+    memset(&d, 0, sizeof d);
+    d.loss = MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY;
+    d.loss_options[0].q = 0.0625f;
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_model *m = mirt_model_create(s, "shares");
+    mirt_model_output(m, mirt_rescale(mirt_input(m, MIRT_SHAPE(2)), 1, 0));
+    mirt_dataset *data =
+        mirt_batch(mirt_arrays(mirt_make_array(p, MIRT_FLOAT32, mirt_make_shape(1, 2, 0, 0, 0, 0)),
+                               mirt_make_array(&label, MIRT_UINT8, mirt_make_shape(1, 0, 0, 0, 0, 0))), 1);
+    const bool good = mirt_compile(m, &d) == MIRT_OK && mirt_evaluate(m, data, &logs) == MIRT_OK;
+    ok(good && mirt_logs_value(&logs, "loss") == 16, "a label without probability costs 1 / q: %g, not 16%s%s",
+       good ? mirt_logs_value(&logs, "loss") : (double)NAN, good ? "" : ": ", good ? "" : mirt_last_error());
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
 typedef struct bad_loop {
     loss_case first, second; /* with the same labels */
     bool computed;           /* not the batch's own labels */
@@ -319,6 +341,7 @@ int main(void) {
     check_labels();
     check_all_ignored();
     check_metric();
+    check_no_probability();
     check_bad_loops();
     return done_testing();
 }

@@ -570,6 +570,12 @@ static void check_bad_ones(void) {
     check_bad(s, o, "adagrad's initial_accumulator_value is -1; it must be finite and not negative");
     o.initial_accumulator_value = (float)INFINITY;
     check_bad(s, o, "adagrad's initial_accumulator_value is inf");
+    o = mirt_adam(0.1f);
+    o.warmup_steps = 10;
+    check_bad(s, o, "adam has no option warmup_steps");
+    o.warmup_steps = 0;
+    o.l2_regularization_strength = 0.1f;
+    check_bad(s, o, "adam has no option l2_regularization_strength");
     o = mirt_lion(1e-3f);
     o.beta_1 = 0;
     check_bad(s, o, "lion's beta_1 is 0; it must be in (0, 1)");

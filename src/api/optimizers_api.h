@@ -258,7 +258,7 @@ typedef struct mirt_metric_options {
     int k;              /* top k: default 5. Precision, recall, F1 and the counts of positives and negatives: only the
                            k largest outputs of a row can be 1, above the threshold if one is given (Keras: top_k) */
     float threshold;    /* binary accuracy, precision, recall, F1, counts of positives and negatives, IoU of one output:
-                           what is above counts as 1; default 0.5 */
+                           what is above counts as 1, and for MIRT_BINARY_IOU what equals it; default 0.5 */
     int num_thresholds; /* AUC and the metrics "at" another one: default 200 */
     mirt_curve curve;   /* AUC: of true against false positives, or of precision against recall */
     bool from_logits;   /* outputs that mirt_compile's from_logits calls logits go through a sigmoid first (a softmax

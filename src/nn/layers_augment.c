@@ -155,7 +155,8 @@ static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x)
     }
     if (kind == MIRT_AUTO_CONTRAST) return mirt__auto_contrasted(x, &t);
     if (kind == MIRT_CENTER_CROP || kind == MIRT_RESIZING) return mirt__fit_op(x, &t);
-    return MIRT__TRAINS ? mirt__augmented(layer, x) : kind == MIRT_RANDOM_CROP ? mirt__augment_op(x, &t) : x;
+    /* Without training a random crop takes the middle; all others pass on, and are refused in calls as in training. */
+    return MIRT__TRAINS ? mirt__augmented(layer, x) : mirt__augment_op(x, &t);
 }
 
 static mirt_tensor *mirt__augmentation_on(mirt_tensor *x, const mirt_augmentation *desc, int kind) {

@@ -234,9 +234,10 @@ static mirt_tensor *mirt__not_below(mirt_tensor *x, float low) { return mirt_cli
 /* Probabilities of 0 and 1 would have infinite logarithms. */
 static mirt_tensor *mirt__log_of_clipped(mirt_tensor *p) { return mirt_log(mirt_clip(p, 1e-7f, 1 - 1e-7f)); }
 
-/* p^exponent, whose derivative may be infinite at 0; there it is 0. */
+/* p^exponent, whose derivative may be infinite at 0; there it is 0, which it is of denormals, too. */
 static mirt_tensor *mirt__power_of_share(mirt_tensor *p, float exponent) {
-    return mirt_power(mirt__not_below(p, 1e-30f), exponent);
+    mirt_tensor *some = mirt_cast(mirt_less(mirt__scalar_op(p->node->graph, 0), p), MIRT_FLOAT32);
+    return mirt_multiply(some, mirt_power(mirt__not_below(p, FLT_MIN), exponent));
 }
 
 /* Squared up to delta, straight beyond it. */

@@ -186,6 +186,13 @@ static const mirt__field mirt__ftrl_fields[] = {
     MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l2_shrinkage_regularization_strength),
     MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta)};
 
+/* Options of one optimizer alone. */
+static const mirt__field mirt__special_fields[] = {
+    MIRT__OWN_FIELD(mirt_optimizer, INT64, warmup_steps), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l1_regularization_strength),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l2_regularization_strength),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l2_shrinkage_regularization_strength)};
+
 #define MIRT__LION_FIELDS mirt__adam_fields, 2 /* the betas */
 #define MIRT__MOMENTS {"momentum", MIRT__SLOT_ZEROS}, {"velocity", MIRT__SLOT_ZEROS}
 #define MIRT__AMSGRAD {MIRT__MOMENTS, {"velocity_hat", MIRT__SLOT_AMSGRAD}}
@@ -305,7 +312,14 @@ MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *o) {
     return mirt__optimizer_slot_names(o, name);
 }
 
-/* The numbers of the optimizer's own fields. */
+static bool mirt__optimizer_has(const mirt__optimizer_class *cls, const mirt__field *field) {
+    for (int i = 0; i < cls->num_fields; i++) {
+        if (cls->fields[i].offset == field->offset) return true;
+    }
+    return false;
+}
+
+/* The numbers of the optimizer's own fields, and those that only other optimizers have. */
 static mirt_status mirt__optimizer_own_check(const mirt_optimizer *o) {
     const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
     for (int i = 0; i < cls->num_fields; i++) {
@@ -321,6 +335,11 @@ static mirt_status mirt__optimizer_own_check(const mirt_optimizer *o) {
         return mirt__fail(MIRT_E_INVALID, "%s's %s is %g; it must be %s; start from mirt_%s", cls->name, field->name,
                           (double)value, positive ? "in (0, 1)" : share ? "in [0, 1)" : "finite and not negative",
                           cls->name);
+    }
+    for (int i = 0; i < MIRT__COUNT(mirt__special_fields); i++) {
+        const mirt__field *field = &mirt__special_fields[i];
+        if (!mirt__fields_zero(field, 1, o) && !mirt__optimizer_has(cls, field))
+            return mirt__fail(MIRT_E_INVALID, "%s has no option %s", cls->name, field->name);
     }
     return MIRT_OK;
 }

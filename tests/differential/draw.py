@@ -541,7 +541,7 @@ class Drawing:
         last = self.pick(["linear", "tanh", "linear"])
         if loss == "poisson":
             last = self.pick(["sigmoid", "softplus"])  # rates are positive
-        if "cross" in loss or loss == "kl_divergence":
+        if "crossentropy" in loss or loss == "kl_divergence":
             last = "sigmoid" if "binary" in loss else "softmax"
         if from_logits and "crossentropy" in loss:
             last = "linear"
@@ -574,7 +574,7 @@ def draw(seed, variation=0):
             * 2
             + ["huber", "log_cosh", "kl_divergence", "cosine_similarity"]
             + ["binary_focal_crossentropy", "categorical_focal_crossentropy"]
-            + ["poisson", "categorical_generalized_cross_entropy"]
+            + ["poisson"]
         )
         d.head(loss, from_logits)
     draw_training(d, from_logits)
