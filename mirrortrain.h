@@ -27870,10 +27870,10 @@ MIRT__TRAINING_LIB double mirt__norm_count(const mirt__call *call, const mirt__n
 
 #endif
 
-/* >>section base/once_begin.inc */
+/* >>section base/cold_begin.inc */
 
-/* Begins code that runs once. */
-MIRT__ONCE_BEGIN
+/* Begins code that waits for kernels. */
+MIRT__COLD_BEGIN
 
 /* >>section ops/leaf.c */
 
