@@ -537,7 +537,8 @@ class Drawing:
                 if len(self.shape()) == 3 and self.chance(0.5)
                 else self.flatten()
             )
-        classes = self.pick([2, 3, 5, 7, 10]) if "categorical" in loss else self.pick([1, 2, 3])
+        several = "categorical" in loss or loss == "kl_divergence"
+        classes = self.pick([2, 3, 5, 7, 10] if several else [1, 2, 3])
         last = self.pick(["linear", "tanh", "linear"])
         if loss == "poisson":
             last = self.pick(["sigmoid", "softplus"])  # rates are positive
