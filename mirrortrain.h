@@ -3212,8 +3212,8 @@ MIRT__END_C
     _Pragma("GCC push_options") \
     _Pragma("GCC optimize(\"O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off\")")
 #define MIRT__KERNELS_END _Pragma("GCC pop_options")
-/* Drivers of kernels: more than O1 only takes longer to compile. */
-#define MIRT__DRIVERS_BEGIN MIRT__KERNELS_BEGIN _Pragma("GCC optimize(\"O1,no-tree-loop-vectorize\")")
+/* Drivers of kernels: more only takes longer to compile. */
+#define MIRT__DRIVERS_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"Og,fp-contract=off\")")
 #endif
 
 /* gcc compiles code that waits for kernels in half the time this way, at the size of O1, and code that runs once
@@ -6843,11 +6843,6 @@ MIRT_API mirt_status mirt_machine(mirt_machine_info *out) {
 
 #undef MIRT__GROUPS
 
-/* >>section base/cold_end.inc */
-
-/* Ends code that waits for kernels or runs once. */
-MIRT__COLD_END
-
 /* >>section base/device_timeline.c */
 
 /* Records the phases of each device and adds up their seconds. */
@@ -6910,231 +6905,6 @@ MIRT__LIB void mirt__timeline_mark(mirt__device_timeline *timeline, int phase, i
     __atomic_store_n(&timeline->replica, replica, __ATOMIC_RELAXED);
     __atomic_store_n(&timeline->node, node, __ATOMIC_RELAXED);
     __atomic_store_n(&timeline->phase, phase, __ATOMIC_RELEASE);
-}
-
-/* >>section base/random.c */
-
-/* Counter-based random numbers: the value at a position depends on seed, key and position only. */
-
-MIRT__LIB mirt__random mirt__random_stream(uint64_t seed, uint64_t key) {
-    mirt__random random;
-    memset(&random, 0, sizeof random);
-    random.seed = seed;
-    random.key = key;
-    return random;
-}
-
-MIRT__LIB uint32_t mirt__random_u32(mirt__random *random) {
-    if (random->left == 0) {
-        const uint32_t counter[4] = {(uint32_t)random->position, (uint32_t)(random->position >> 32),
-                                     (uint32_t)random->key, (uint32_t)(random->key >> 32)};
-        const uint32_t key[2] = {(uint32_t)random->seed, (uint32_t)(random->seed >> 32)};
-        mirt__philox(counter, key, random->word);
-        random->position++;
-        random->left = 4;
-    }
-    return random->word[4 - random->left--];
-}
-
-MIRT__TRAINING_LIB uint64_t mirt__random_below(mirt__random *random, uint64_t bound) {
-    if (bound <= 1) return 0;
-    if (bound <= UINT32_MAX) {
-        /* Lemire 2019: multiply, and draw again only in the small biased range. */
-        uint32_t bound32 = (uint32_t)bound;
-        uint64_t product = (uint64_t)mirt__random_u32(random) * bound32;
-        if ((uint32_t)product < bound32) {
-            uint32_t threshold = (uint32_t)(0u - bound32) % bound32;
-            while ((uint32_t)product < threshold) product = (uint64_t)mirt__random_u32(random) * bound32;
-        }
-        return product >> 32;
-    }
-    uint64_t limit = UINT64_MAX - UINT64_MAX % bound;
-    for (;;) {
-        uint64_t value = mirt__random_u32(random);
-        value |= (uint64_t)mirt__random_u32(random) << 32;
-        if (value < limit) return value % bound;
-    }
-}
-
-MIRT__LIB float mirt__random_unit(mirt__random *random) {
-    return (float)(mirt__random_u32(random) >> 8) * (1.0f / 16777216.0f);
-}
-
-MIRT__LIB double mirt__random_normal(mirt__random *random) {
-    double radius = ((double)mirt__random_u32(random) + 1.0) / 4294967296.0; /* (0, 1]: its logarithm is finite */
-    double turn = (double)mirt__random_u32(random) / 4294967296.0;
-    return sqrt(-2.0 * log(radius)) * cos(6.283185307179586 * turn);
-}
-
-MIRT__LIB uint64_t mirt__hash(const char *text) {
-    uint64_t hash = 14695981039346656037u;
-    for (; *text; text++) {
-        hash ^= (unsigned char)*text;
-        hash *= 1099511628211u;
-    }
-    return hash;
-}
-
-/* >>section base/sha256.c */
-
-/* SHA-256 (FIPS 180-4). */
-
-static const uint32_t mirt__sha256_k[64] = {
-    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
-    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
-    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
-    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
-    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
-    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
-    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
-    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
-};
-
-static uint32_t mirt__sha256_rotate(uint32_t x, int by) {
-    return x >> by | x << (32 - by);
-}
-
-static void mirt__sha256_block(uint32_t state[8], const unsigned char *in) {
-    uint32_t w[64];
-    uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
-    uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
-    for (int i = 0; i < 16; i++, in += 4)
-        w[i] = (uint32_t)in[0] << 24 | (uint32_t)in[1] << 16 | (uint32_t)in[2] << 8 | (uint32_t)in[3];
-    for (int i = 16; i < 64; i++) {
-        uint32_t x = w[i - 15], y = w[i - 2];
-        w[i] = w[i - 16] + w[i - 7] + (mirt__sha256_rotate(x, 7) ^ mirt__sha256_rotate(x, 18) ^ x >> 3)
-             + (mirt__sha256_rotate(y, 17) ^ mirt__sha256_rotate(y, 19) ^ y >> 10);
-    }
-    for (int i = 0; i < 64; i++) {
-        uint32_t sum1 = mirt__sha256_rotate(e, 6) ^ mirt__sha256_rotate(e, 11) ^ mirt__sha256_rotate(e, 25);
-        uint32_t sum0 = mirt__sha256_rotate(a, 2) ^ mirt__sha256_rotate(a, 13) ^ mirt__sha256_rotate(a, 22);
-        uint32_t t1 = h + sum1 + ((e & f) ^ (~e & g)) + mirt__sha256_k[i] + w[i];
-        uint32_t t2 = sum0 + ((a & b) ^ (a & c) ^ (b & c));
-        h = g, g = f, f = e, e = d + t1;
-        d = c, c = b, b = a, a = t1 + t2;
-    }
-    state[0] += a, state[1] += b, state[2] += c, state[3] += d;
-    state[4] += e, state[5] += f, state[6] += g, state[7] += h;
-}
-
-MIRT__LIB void mirt__sha256_begin(mirt__sha256 *sha) {
-    static const uint32_t start[8] = {
-        0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
-    };
-    memcpy(sha->state, start, sizeof start);
-    sha->length = 0;
-}
-
-MIRT__LIB void mirt__sha256_add(mirt__sha256 *sha, const void *data, size_t size) {
-    const unsigned char *at = (const unsigned char *)data;
-    size_t have = (size_t)(sha->length % 64);
-    sha->length += size;
-    if (have > 0) {
-        size_t take = size < 64 - have ? size : 64 - have;
-        if (take > 0) memcpy(sha->block + have, at, take);
-        if (have + take < 64) return;
-        mirt__sha256_block(sha->state, sha->block);
-        at += take;
-        size -= take;
-    }
-    for (; size >= 64; size -= 64, at += 64) mirt__sha256_block(sha->state, at);
-    if (size > 0) memcpy(sha->block, at, size);
-}
-
-MIRT__LIB void mirt__sha256_end(mirt__sha256 *sha, char out[MIRT__SHA256_HEX]) {
-    uint64_t bits = sha->length * 8;
-    size_t have = (size_t)(sha->length % 64);
-    unsigned char tail[128] = {0x80};
-    size_t padding = (have < 56 ? 56 : 120) - have;
-    for (int i = 0; i < 8; i++) tail[padding + (size_t)i] = (unsigned char)(bits >> (56 - 8 * i));
-    mirt__sha256_add(sha, tail, padding + 8);
-    for (int i = 0; i < 64; i++) out[i] = "0123456789abcdef"[sha->state[i / 8] >> (28 - 4 * (i % 8)) & 15u];
-    out[64] = 0;
-}
-
-/* >>section base/crc.c */
-
-/* CRC-32, CRC-32C and a fast 64-bit hash. */
-
-#define MIRT__CASTAGNOLI 0x82F63B78u
-#define MIRT__ETHERNET 0xEDB88320u
-
-static uint32_t mirt__crc_byte(uint32_t polynomial, uint32_t crc) {
-    for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (polynomial & (0u - (crc & 1u)));
-    return crc;
-}
-
-/* Four bytes at a time. The tables are on the stack; filling them costs no more than a kilobyte of input without
-   tables. */
-static uint32_t mirt__crc_words(uint32_t polynomial, uint32_t crc, const unsigned char *at, size_t words) {
-    uint32_t table[4][256];
-    for (uint32_t i = 0; i < 256; i++) table[0][i] = mirt__crc_byte(polynomial, i);
-    for (int t = 1; t < 4; t++)
-        for (int i = 0; i < 256; i++) table[t][i] = (table[t - 1][i] >> 8) ^ table[0][table[t - 1][i] & 255u];
-    for (; words > 0; words--, at += 4) {
-        crc ^= (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-        crc = table[3][crc & 255u] ^ table[2][(crc >> 8) & 255u] ^ table[1][(crc >> 16) & 255u] ^ table[0][crc >> 24];
-    }
-    return crc;
-}
-
-static uint32_t mirt__crc_of(uint32_t polynomial, uint32_t crc, const void *data, size_t size) {
-    const unsigned char *at = (const unsigned char *)data;
-    crc = ~crc;
-    if (size >= 1024) {
-        size_t words = size / 4;
-        crc = mirt__crc_words(polynomial, crc, at, words);
-        at += 4 * words;
-        size -= 4 * words;
-    }
-    for (; size > 0; size--) crc = mirt__crc_byte(polynomial, crc ^ *at++);
-    return ~crc;
-}
-
-MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size) {
-    return mirt__crc_of(MIRT__CASTAGNOLI, crc, data, size);
-}
-
-MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size) {
-    return mirt__crc_of(MIRT__ETHERNET, crc, data, size);
-}
-
-MIRT__LIB uint32_t mirt__adler32(const void *data, size_t size) {
-    const unsigned char *at = (const unsigned char *)data;
-    uint32_t a = 1, b = 0;
-    while (size) {
-        size_t run = size < 5552 ? size : 5552; /* sums stay below 2^32 */
-        size -= run;
-        for (; run; run--) b += a += *at++;
-        a %= 65521;
-        b %= 65521;
-    }
-    return b << 16 | a;
-}
-
-#undef MIRT__CASTAGNOLI
-#undef MIRT__ETHERNET
-
-/* >>comparing */
-
-enum { MIRT__HASH_LANES = 4 };
-
-MIRT__LIB uint64_t mirt__hash_bytes(uint64_t hash, const void *block, size_t bytes) {
-    const char *data = (const char *)block;
-    const uint64_t prime = 0x9E3779B97F4A7C15u;
-    uint64_t lane[MIRT__HASH_LANES], word[MIRT__HASH_LANES];
-    for (int k = 0; k < MIRT__HASH_LANES; k++) lane[k] = hash + (uint64_t)k;
-    for (; bytes >= sizeof word; bytes -= sizeof word, data += sizeof word) {
-        memcpy(word, data, sizeof word);
-        for (int k = 0; k < MIRT__HASH_LANES; k++) {
-            lane[k] = (lane[k] ^ word[k]) * prime;
-            lane[k] ^= lane[k] >> 32;
-        }
-    }
-    memset(word, 0, sizeof word);
-    memcpy(word, data, bytes);
-    for (int k = 0; k < MIRT__HASH_LANES; k++) hash = (hash ^ lane[k] ^ word[k] * prime) * prime ^ hash >> 29;
-    return hash;
 }
 
 /* >>section base/team.c */
@@ -7500,6 +7270,236 @@ MIRT__LIB int mirt__team_ended(const mirt__team *team) {
 
 MIRT__LIB int mirt__team_size(const mirt__team *team) {
     return team ? team->size : 1;
+}
+
+/* >>section base/cold_end.inc */
+
+/* Ends code that waits for kernels or runs once. */
+MIRT__COLD_END
+
+/* >>section base/random.c */
+
+/* Counter-based random numbers: the value at a position depends on seed, key and position only. */
+
+MIRT__LIB mirt__random mirt__random_stream(uint64_t seed, uint64_t key) {
+    mirt__random random;
+    memset(&random, 0, sizeof random);
+    random.seed = seed;
+    random.key = key;
+    return random;
+}
+
+MIRT__LIB uint32_t mirt__random_u32(mirt__random *random) {
+    if (random->left == 0) {
+        const uint32_t counter[4] = {(uint32_t)random->position, (uint32_t)(random->position >> 32),
+                                     (uint32_t)random->key, (uint32_t)(random->key >> 32)};
+        const uint32_t key[2] = {(uint32_t)random->seed, (uint32_t)(random->seed >> 32)};
+        mirt__philox(counter, key, random->word);
+        random->position++;
+        random->left = 4;
+    }
+    return random->word[4 - random->left--];
+}
+
+MIRT__TRAINING_LIB uint64_t mirt__random_below(mirt__random *random, uint64_t bound) {
+    if (bound <= 1) return 0;
+    if (bound <= UINT32_MAX) {
+        /* Lemire 2019: multiply, and draw again only in the small biased range. */
+        uint32_t bound32 = (uint32_t)bound;
+        uint64_t product = (uint64_t)mirt__random_u32(random) * bound32;
+        if ((uint32_t)product < bound32) {
+            uint32_t threshold = (uint32_t)(0u - bound32) % bound32;
+            while ((uint32_t)product < threshold) product = (uint64_t)mirt__random_u32(random) * bound32;
+        }
+        return product >> 32;
+    }
+    uint64_t limit = UINT64_MAX - UINT64_MAX % bound;
+    for (;;) {
+        uint64_t value = mirt__random_u32(random);
+        value |= (uint64_t)mirt__random_u32(random) << 32;
+        if (value < limit) return value % bound;
+    }
+}
+
+MIRT__LIB float mirt__random_unit(mirt__random *random) {
+    return (float)(mirt__random_u32(random) >> 8) * (1.0f / 16777216.0f);
+}
+
+MIRT__LIB double mirt__random_normal(mirt__random *random) {
+    double radius = ((double)mirt__random_u32(random) + 1.0) / 4294967296.0; /* (0, 1]: its logarithm is finite */
+    double turn = (double)mirt__random_u32(random) / 4294967296.0;
+    return sqrt(-2.0 * log(radius)) * cos(6.283185307179586 * turn);
+}
+
+MIRT__LIB uint64_t mirt__hash(const char *text) {
+    uint64_t hash = 14695981039346656037u;
+    for (; *text; text++) {
+        hash ^= (unsigned char)*text;
+        hash *= 1099511628211u;
+    }
+    return hash;
+}
+
+/* >>section base/sha256.c */
+
+/* SHA-256 (FIPS 180-4). */
+
+static const uint32_t mirt__sha256_k[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
+};
+
+static uint32_t mirt__sha256_rotate(uint32_t x, int by) {
+    return x >> by | x << (32 - by);
+}
+
+static void mirt__sha256_block(uint32_t state[8], const unsigned char *in) {
+    uint32_t w[64];
+    uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
+    uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
+    for (int i = 0; i < 16; i++, in += 4)
+        w[i] = (uint32_t)in[0] << 24 | (uint32_t)in[1] << 16 | (uint32_t)in[2] << 8 | (uint32_t)in[3];
+    for (int i = 16; i < 64; i++) {
+        uint32_t x = w[i - 15], y = w[i - 2];
+        w[i] = w[i - 16] + w[i - 7] + (mirt__sha256_rotate(x, 7) ^ mirt__sha256_rotate(x, 18) ^ x >> 3)
+             + (mirt__sha256_rotate(y, 17) ^ mirt__sha256_rotate(y, 19) ^ y >> 10);
+    }
+    for (int i = 0; i < 64; i++) {
+        uint32_t sum1 = mirt__sha256_rotate(e, 6) ^ mirt__sha256_rotate(e, 11) ^ mirt__sha256_rotate(e, 25);
+        uint32_t sum0 = mirt__sha256_rotate(a, 2) ^ mirt__sha256_rotate(a, 13) ^ mirt__sha256_rotate(a, 22);
+        uint32_t t1 = h + sum1 + ((e & f) ^ (~e & g)) + mirt__sha256_k[i] + w[i];
+        uint32_t t2 = sum0 + ((a & b) ^ (a & c) ^ (b & c));
+        h = g, g = f, f = e, e = d + t1;
+        d = c, c = b, b = a, a = t1 + t2;
+    }
+    state[0] += a, state[1] += b, state[2] += c, state[3] += d;
+    state[4] += e, state[5] += f, state[6] += g, state[7] += h;
+}
+
+MIRT__LIB void mirt__sha256_begin(mirt__sha256 *sha) {
+    static const uint32_t start[8] = {
+        0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
+    };
+    memcpy(sha->state, start, sizeof start);
+    sha->length = 0;
+}
+
+MIRT__LIB void mirt__sha256_add(mirt__sha256 *sha, const void *data, size_t size) {
+    const unsigned char *at = (const unsigned char *)data;
+    size_t have = (size_t)(sha->length % 64);
+    sha->length += size;
+    if (have > 0) {
+        size_t take = size < 64 - have ? size : 64 - have;
+        if (take > 0) memcpy(sha->block + have, at, take);
+        if (have + take < 64) return;
+        mirt__sha256_block(sha->state, sha->block);
+        at += take;
+        size -= take;
+    }
+    for (; size >= 64; size -= 64, at += 64) mirt__sha256_block(sha->state, at);
+    if (size > 0) memcpy(sha->block, at, size);
+}
+
+MIRT__LIB void mirt__sha256_end(mirt__sha256 *sha, char out[MIRT__SHA256_HEX]) {
+    uint64_t bits = sha->length * 8;
+    size_t have = (size_t)(sha->length % 64);
+    unsigned char tail[128] = {0x80};
+    size_t padding = (have < 56 ? 56 : 120) - have;
+    for (int i = 0; i < 8; i++) tail[padding + (size_t)i] = (unsigned char)(bits >> (56 - 8 * i));
+    mirt__sha256_add(sha, tail, padding + 8);
+    for (int i = 0; i < 64; i++) out[i] = "0123456789abcdef"[sha->state[i / 8] >> (28 - 4 * (i % 8)) & 15u];
+    out[64] = 0;
+}
+
+/* >>section base/crc.c */
+
+/* CRC-32, CRC-32C and a fast 64-bit hash. */
+
+#define MIRT__CASTAGNOLI 0x82F63B78u
+#define MIRT__ETHERNET 0xEDB88320u
+
+static uint32_t mirt__crc_byte(uint32_t polynomial, uint32_t crc) {
+    for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (polynomial & (0u - (crc & 1u)));
+    return crc;
+}
+
+/* Four bytes at a time. The tables are on the stack; filling them costs no more than a kilobyte of input without
+   tables. */
+static uint32_t mirt__crc_words(uint32_t polynomial, uint32_t crc, const unsigned char *at, size_t words) {
+    uint32_t table[4][256];
+    for (uint32_t i = 0; i < 256; i++) table[0][i] = mirt__crc_byte(polynomial, i);
+    for (int t = 1; t < 4; t++)
+        for (int i = 0; i < 256; i++) table[t][i] = (table[t - 1][i] >> 8) ^ table[0][table[t - 1][i] & 255u];
+    for (; words > 0; words--, at += 4) {
+        crc ^= (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+        crc = table[3][crc & 255u] ^ table[2][(crc >> 8) & 255u] ^ table[1][(crc >> 16) & 255u] ^ table[0][crc >> 24];
+    }
+    return crc;
+}
+
+static uint32_t mirt__crc_of(uint32_t polynomial, uint32_t crc, const void *data, size_t size) {
+    const unsigned char *at = (const unsigned char *)data;
+    crc = ~crc;
+    if (size >= 1024) {
+        size_t words = size / 4;
+        crc = mirt__crc_words(polynomial, crc, at, words);
+        at += 4 * words;
+        size -= 4 * words;
+    }
+    for (; size > 0; size--) crc = mirt__crc_byte(polynomial, crc ^ *at++);
+    return ~crc;
+}
+
+MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size) {
+    return mirt__crc_of(MIRT__CASTAGNOLI, crc, data, size);
+}
+
+MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size) {
+    return mirt__crc_of(MIRT__ETHERNET, crc, data, size);
+}
+
+MIRT__LIB uint32_t mirt__adler32(const void *data, size_t size) {
+    const unsigned char *at = (const unsigned char *)data;
+    uint32_t a = 1, b = 0;
+    while (size) {
+        size_t run = size < 5552 ? size : 5552; /* sums stay below 2^32 */
+        size -= run;
+        for (; run; run--) b += a += *at++;
+        a %= 65521;
+        b %= 65521;
+    }
+    return b << 16 | a;
+}
+
+#undef MIRT__CASTAGNOLI
+#undef MIRT__ETHERNET
+
+/* >>comparing */
+
+enum { MIRT__HASH_LANES = 4 };
+
+MIRT__LIB uint64_t mirt__hash_bytes(uint64_t hash, const void *block, size_t bytes) {
+    const char *data = (const char *)block;
+    const uint64_t prime = 0x9E3779B97F4A7C15u;
+    uint64_t lane[MIRT__HASH_LANES], word[MIRT__HASH_LANES];
+    for (int k = 0; k < MIRT__HASH_LANES; k++) lane[k] = hash + (uint64_t)k;
+    for (; bytes >= sizeof word; bytes -= sizeof word, data += sizeof word) {
+        memcpy(word, data, sizeof word);
+        for (int k = 0; k < MIRT__HASH_LANES; k++) {
+            lane[k] = (lane[k] ^ word[k]) * prime;
+            lane[k] ^= lane[k] >> 32;
+        }
+    }
+    memset(word, 0, sizeof word);
+    memcpy(word, data, bytes);
+    for (int k = 0; k < MIRT__HASH_LANES; k++) hash = (hash ^ lane[k] ^ word[k] * prime) * prime ^ hash >> 29;
+    return hash;
 }
 
 /* >>section kernels/kernels.h */
@@ -11231,176 +11231,14 @@ MIRT__KERNELS_END
 
 #endif /* MIRT__REAL_DOUBLE */
 
-/* >>section kernels/augment_values.c */
+/* >>section base/once_begin.inc */
 
-/* Transforms of an image's values: contrast, brightness, colors, levels, erasing, filters. */
+/* Begins code that runs once. */
+MIRT__ONCE_BEGIN
 
-#ifndef MIRT__INDEPENDENT
-#define MIRT__INDEPENDENT
-#endif
+/* >>section kernels/augment_descriptions.c */
 
-/* Begins kernels. */
-MIRT__KERNELS_BEGIN
-
-/* This many elements at a time, in whole pixels, with the repeated means of channels. */
-static int64_t mirt__augment_side(int64_t c) { return MIRT__AUGMENT_CHANNELS / c * c; }
-
-static void mirt__augment_means(const mirt__real *x, int64_t count, int64_t c, mirt__real *mean) {
-    const int64_t side = mirt__augment_side(c);
-    double sum[MIRT__AUGMENT_CHANNELS] = {0};
-    for (int64_t i = 0; i < count; i += side) {
-        const int64_t n = mirt__min(count - i, side);
-        MIRT__INDEPENDENT
-        for (int64_t k = 0; k < n; k++) sum[k] += (double)x[i + k];
-    }
-    for (int64_t k = c; k < side; k++) sum[k % c] += sum[k];
-    for (int64_t k = 0; k < c; k++) mean[k] = (mirt__real)(sum[k] / (double)(count / c));
-}
-
-/* The least and the greatest number of each channel. */
-static void mirt__augment_extremes(const mirt__real *x, int64_t count, int64_t c, mirt__real *least, mirt__real *most) {
-    for (int64_t k = 0; k < c; k++) {
-        least[k] = (mirt__real)INFINITY;
-        most[k] = -(mirt__real)INFINITY;
-    }
-    for (int64_t i = 0; i < count; i += c) {
-        for (int64_t k = 0; k < c; k++) {
-            least[k] = x[i + k] < least[k] ? x[i + k] : least[k];
-            most[k] = x[i + k] > most[k] ? x[i + k] : most[k];
-        }
-    }
-}
-
-/* (x - from) * factor + to, by channel, clipped. */
-static void mirt__augment_linear(const mirt__transform *t, mirt__real amount, mirt__real *x) {
-    const bool centers = t->kind == MIRT_RANDOM_CONTRAST, stretches = t->kind == MIRT_AUTO_CONTRAST;
-    const int64_t c = centers || stretches ? t->c : 1, count = t->h * t->w * t->c, side = mirt__augment_side(c);
-    mirt__real stat[2][MIRT__AUGMENT_CHANNELS] = {{0}}, from[MIRT__AUGMENT_CHANNELS],
-        factor[MIRT__AUGMENT_CHANNELS], to[MIRT__AUGMENT_CHANNELS], low[MIRT__AUGMENT_CHANNELS],
-        high[MIRT__AUGMENT_CHANNELS];
-    if (centers) mirt__augment_means(x, count, c, stat[0]);
-    if (stretches) mirt__augment_extremes(x, count, c, stat[0], stat[1]);
-    for (int64_t k = 0; k < side; k++) {
-        const mirt__transform_line line = mirt__transform_line_of(t, amount, stat[0][k % c], stat[1][k % c]);
-        from[k] = line.from;
-        factor[k] = line.factor;
-        to[k] = line.to;
-        low[k] = line.low;
-        high[k] = line.high;
-    }
-    for (int64_t i = 0; i < count; i += side) {
-        const int64_t n = mirt__min(count - i, side);
-        mirt__real *const at = x + i;
-        MIRT__INDEPENDENT
-        for (int64_t k = 0; k < n; k++) {
-            const mirt__real v = (at[k] - from[k]) * factor[k] + to[k];
-            at[k] = v < low[k] ? low[k] : v > high[k] ? high[k] : v;
-        }
-    }
-}
-
-static void mirt__augment_equalize(const mirt__transform *t, mirt__real *x) {
-    const int64_t count = t->h * t->w * t->c;
-    for (int64_t j = 0; j < t->c; j++) {
-        int32_t bins[MIRT__TRANSFORM_BINS] = {0};
-        mirt__real level[MIRT__TRANSFORM_BINS];
-        for (int64_t i = j; i < count; i += t->c) bins[mirt__transform_bin(t, x[i])]++;
-        if (!mirt__transform_equalized(t, bins, level)) continue;
-        for (int64_t i = j; i < count; i += t->c) x[i] = level[mirt__transform_bin(t, x[i])];
-    }
-}
-
-static void mirt__augment_erase(const mirt__transform *t, const mirt__augment *a, const double drawn[4],
-                                mirt__real *x) {
-    int64_t part[4];
-    mirt__transform_part(t, drawn, part);
-    for (int64_t y = part[0]; y < part[1]; y++) {
-        const int64_t begin = (y * t->w + part[2]) * t->c, end = (y * t->w + part[3]) * t->c;
-        for (int64_t i = begin / 4 * 4; i < end; i += 4) {
-            uint32_t word[4] = {0};
-            if (t->fill != MIRT_FILL_CONSTANT)
-                mirt__transform_words(t->key, a->seed, a->row, a->step, (uint32_t)(2 + i / 4), word);
-            for (int64_t k = mirt__max(i, begin); k < mirt__min(i + 4, end); k++)
-                x[k] = mirt__transform_erased(t, word[k - i]);
-        }
-    }
-}
-
-MIRT__LIB void mirt__augment_values(const mirt__augment *a, const mirt__transform *t, mirt__real *x) {
-    const int64_t pixels = t->h * t->w;
-    mirt__real amount[2];
-    double drawn[4];
-    if (!mirt__transform_applies(t, a->seed, a->row, a->step)) return;
-    mirt__transform_draw(t, a->seed, a->row, a->step, drawn);
-    for (int axis = 0; axis < 2; axis++) amount[axis] = (mirt__real)mirt__transform_amount(t, axis, drawn);
-    if (mirt__transform_traits(t->kind) & MIRT__LINEAR) mirt__augment_linear(t, amount[0], x);
-    else if (t->kind == MIRT_RANDOM_ERASING) mirt__augment_erase(t, a, drawn, x);
-    else if (t->kind == MIRT_EQUALIZATION) mirt__augment_equalize(t, x);
-    else if (mirt__transform_traits(t->kind) & MIRT__COLORS)
-        for (int64_t i = 0; i < pixels; i++) mirt__transform_color(t, amount[0], x + t->c * i);
-    else
-        for (int64_t i = 0; i < pixels * t->c; i++) x[i] = mirt__transform_level(t, amount, x[i]);
-}
-
-#define MIRT__FILTER_PIECE 1024 /* numbers of a row at a time */
-
-/* Numbers [begin, end) of a row: sums down the columns, then of these across. */
-static void mirt__augment_filter_piece(const mirt__transform *t, const mirt__transform_filter *f, const mirt__real *x,
-                                       int64_t row, int64_t begin, int64_t end, mirt__real *y) {
-    mirt__real down[MIRT__FILTER_PIECE + MIRT__FILTER_BESIDE];
-    const int64_t line = t->w * t->c, beside = f->reach * t->c, first = mirt__max(begin - beside, 0),
-                  last = mirt__min(end + beside, line);
-    memset(down, 0, sizeof down);
-    for (int64_t k = mirt__max(row - f->reach, 0); k <= mirt__min(row + f->reach, t->h - 1); k++) {
-        const mirt__real *const from = x + k * line + first, factor = f->down[k - row + f->reach];
-        MIRT__INDEPENDENT
-        for (int64_t i = 0; i < last - first; i++) down[i] += factor * from[i];
-    }
-    memset(y + row * line + begin, 0, (size_t)(end - begin) * sizeof *y);
-    for (int k = -f->reach; k <= f->reach; k++) {
-        const int64_t low = mirt__max(begin, -k * t->c), high = mirt__min(end, line - k * t->c);
-        const mirt__real *const from = down + k * t->c - first, factor = f->across[k + f->reach];
-        mirt__real *const to = y + row * line;
-        MIRT__INDEPENDENT
-        for (int64_t i = low; i < high; i++) to[i] += factor * from[i];
-    }
-    for (int64_t i = row * line + begin; i < row * line + end; i++) y[i] = mirt__transform_filtered(f, x[i], y[i]);
-}
-
-MIRT__LIB void mirt__augment_filter(const mirt__augment *a, const mirt__transform *t, const mirt__real *x,
-                                    mirt__real *y) {
-    const int64_t line = t->w * t->c;
-    mirt__transform_filter f;
-    double drawn[4];
-    if (!mirt__transform_applies(t, a->seed, a->row, a->step)) {
-        for (int64_t i = 0; i < t->h * line; i++) y[i] = mirt__transform_unfiltered(t, x[i]);
-        return;
-    }
-    mirt__transform_draw(t, a->seed, a->row, a->step, drawn);
-    mirt__transform_filter_of(t, drawn, &f);
-    for (int64_t row = 0; row < t->h; row++) {
-        for (int64_t i = 0; i < line; i += MIRT__FILTER_PIECE)
-            mirt__augment_filter_piece(t, &f, x, row, i, mirt__min(i + MIRT__FILTER_PIECE, line), y);
-    }
-}
-
-/* Ends kernels or their drivers. */
-MIRT__KERNELS_END
-
-/* >>section kernels/augment.c */
-
-/* CPU kernels of random image transforms. */
-
-#if defined(__SSE2__) && !defined(MIRRORTRAIN_NO_SIMD)
-#include <emmintrin.h>
-#define MIRT__WARP_SSE2
-#endif
-
-#ifndef MIRT__INDEPENDENT
-#define MIRT__INDEPENDENT
-#endif
-
-/* >>descriptions */
+/* Descriptions of random image transforms: checks, and the transforms that one consists of. */
 
 /* A range of factors: `least` and `most` it can have, what {f, 0} begins with unless -f is more, and the one of a
    description without. */
@@ -11626,6 +11464,180 @@ MIRT__TRAINING_LIB int mirt__transforms_next(const mirt_augmentation *d, int i, 
     return 1;
 }
 #undef MIRT__CHOICES
+
+/* >>section base/cold_end.inc */
+
+/* Ends code that waits for kernels or runs once. */
+MIRT__COLD_END
+
+/* >>section kernels/augment_values.c */
+
+/* Transforms of an image's values: contrast, brightness, colors, levels, erasing, filters. */
+
+#ifndef MIRT__INDEPENDENT
+#define MIRT__INDEPENDENT
+#endif
+
+/* Begins kernels. */
+MIRT__KERNELS_BEGIN
+
+/* This many elements at a time, in whole pixels, with the repeated means of channels. */
+static int64_t mirt__augment_side(int64_t c) { return MIRT__AUGMENT_CHANNELS / c * c; }
+
+static void mirt__augment_means(const mirt__real *x, int64_t count, int64_t c, mirt__real *mean) {
+    const int64_t side = mirt__augment_side(c);
+    double sum[MIRT__AUGMENT_CHANNELS] = {0};
+    for (int64_t i = 0; i < count; i += side) {
+        const int64_t n = mirt__min(count - i, side);
+        MIRT__INDEPENDENT
+        for (int64_t k = 0; k < n; k++) sum[k] += (double)x[i + k];
+    }
+    for (int64_t k = c; k < side; k++) sum[k % c] += sum[k];
+    for (int64_t k = 0; k < c; k++) mean[k] = (mirt__real)(sum[k] / (double)(count / c));
+}
+
+/* The least and the greatest number of each channel. */
+static void mirt__augment_extremes(const mirt__real *x, int64_t count, int64_t c, mirt__real *least, mirt__real *most) {
+    for (int64_t k = 0; k < c; k++) {
+        least[k] = (mirt__real)INFINITY;
+        most[k] = -(mirt__real)INFINITY;
+    }
+    for (int64_t i = 0; i < count; i += c) {
+        for (int64_t k = 0; k < c; k++) {
+            least[k] = x[i + k] < least[k] ? x[i + k] : least[k];
+            most[k] = x[i + k] > most[k] ? x[i + k] : most[k];
+        }
+    }
+}
+
+/* (x - from) * factor + to, by channel, clipped. */
+static void mirt__augment_linear(const mirt__transform *t, mirt__real amount, mirt__real *x) {
+    const bool centers = t->kind == MIRT_RANDOM_CONTRAST, stretches = t->kind == MIRT_AUTO_CONTRAST;
+    const int64_t c = centers || stretches ? t->c : 1, count = t->h * t->w * t->c, side = mirt__augment_side(c);
+    mirt__real stat[2][MIRT__AUGMENT_CHANNELS] = {{0}}, from[MIRT__AUGMENT_CHANNELS],
+        factor[MIRT__AUGMENT_CHANNELS], to[MIRT__AUGMENT_CHANNELS], low[MIRT__AUGMENT_CHANNELS],
+        high[MIRT__AUGMENT_CHANNELS];
+    if (centers) mirt__augment_means(x, count, c, stat[0]);
+    if (stretches) mirt__augment_extremes(x, count, c, stat[0], stat[1]);
+    for (int64_t k = 0; k < side; k++) {
+        const mirt__transform_line line = mirt__transform_line_of(t, amount, stat[0][k % c], stat[1][k % c]);
+        from[k] = line.from;
+        factor[k] = line.factor;
+        to[k] = line.to;
+        low[k] = line.low;
+        high[k] = line.high;
+    }
+    for (int64_t i = 0; i < count; i += side) {
+        const int64_t n = mirt__min(count - i, side);
+        mirt__real *const at = x + i;
+        MIRT__INDEPENDENT
+        for (int64_t k = 0; k < n; k++) {
+            const mirt__real v = (at[k] - from[k]) * factor[k] + to[k];
+            at[k] = v < low[k] ? low[k] : v > high[k] ? high[k] : v;
+        }
+    }
+}
+
+static void mirt__augment_equalize(const mirt__transform *t, mirt__real *x) {
+    const int64_t count = t->h * t->w * t->c;
+    for (int64_t j = 0; j < t->c; j++) {
+        int32_t bins[MIRT__TRANSFORM_BINS] = {0};
+        mirt__real level[MIRT__TRANSFORM_BINS];
+        for (int64_t i = j; i < count; i += t->c) bins[mirt__transform_bin(t, x[i])]++;
+        if (!mirt__transform_equalized(t, bins, level)) continue;
+        for (int64_t i = j; i < count; i += t->c) x[i] = level[mirt__transform_bin(t, x[i])];
+    }
+}
+
+static void mirt__augment_erase(const mirt__transform *t, const mirt__augment *a, const double drawn[4],
+                                mirt__real *x) {
+    int64_t part[4];
+    mirt__transform_part(t, drawn, part);
+    for (int64_t y = part[0]; y < part[1]; y++) {
+        const int64_t begin = (y * t->w + part[2]) * t->c, end = (y * t->w + part[3]) * t->c;
+        for (int64_t i = begin / 4 * 4; i < end; i += 4) {
+            uint32_t word[4] = {0};
+            if (t->fill != MIRT_FILL_CONSTANT)
+                mirt__transform_words(t->key, a->seed, a->row, a->step, (uint32_t)(2 + i / 4), word);
+            for (int64_t k = mirt__max(i, begin); k < mirt__min(i + 4, end); k++)
+                x[k] = mirt__transform_erased(t, word[k - i]);
+        }
+    }
+}
+
+MIRT__LIB void mirt__augment_values(const mirt__augment *a, const mirt__transform *t, mirt__real *x) {
+    const int64_t pixels = t->h * t->w;
+    mirt__real amount[2];
+    double drawn[4];
+    if (!mirt__transform_applies(t, a->seed, a->row, a->step)) return;
+    mirt__transform_draw(t, a->seed, a->row, a->step, drawn);
+    for (int axis = 0; axis < 2; axis++) amount[axis] = (mirt__real)mirt__transform_amount(t, axis, drawn);
+    if (mirt__transform_traits(t->kind) & MIRT__LINEAR) mirt__augment_linear(t, amount[0], x);
+    else if (t->kind == MIRT_RANDOM_ERASING) mirt__augment_erase(t, a, drawn, x);
+    else if (t->kind == MIRT_EQUALIZATION) mirt__augment_equalize(t, x);
+    else if (mirt__transform_traits(t->kind) & MIRT__COLORS)
+        for (int64_t i = 0; i < pixels; i++) mirt__transform_color(t, amount[0], x + t->c * i);
+    else
+        for (int64_t i = 0; i < pixels * t->c; i++) x[i] = mirt__transform_level(t, amount, x[i]);
+}
+
+#define MIRT__FILTER_PIECE 1024 /* numbers of a row at a time */
+
+/* Numbers [begin, end) of a row: sums down the columns, then of these across. */
+static void mirt__augment_filter_piece(const mirt__transform *t, const mirt__transform_filter *f, const mirt__real *x,
+                                       int64_t row, int64_t begin, int64_t end, mirt__real *y) {
+    mirt__real down[MIRT__FILTER_PIECE + MIRT__FILTER_BESIDE];
+    const int64_t line = t->w * t->c, beside = f->reach * t->c, first = mirt__max(begin - beside, 0),
+                  last = mirt__min(end + beside, line);
+    memset(down, 0, sizeof down);
+    for (int64_t k = mirt__max(row - f->reach, 0); k <= mirt__min(row + f->reach, t->h - 1); k++) {
+        const mirt__real *const from = x + k * line + first, factor = f->down[k - row + f->reach];
+        MIRT__INDEPENDENT
+        for (int64_t i = 0; i < last - first; i++) down[i] += factor * from[i];
+    }
+    memset(y + row * line + begin, 0, (size_t)(end - begin) * sizeof *y);
+    for (int k = -f->reach; k <= f->reach; k++) {
+        const int64_t low = mirt__max(begin, -k * t->c), high = mirt__min(end, line - k * t->c);
+        const mirt__real *const from = down + k * t->c - first, factor = f->across[k + f->reach];
+        mirt__real *const to = y + row * line;
+        MIRT__INDEPENDENT
+        for (int64_t i = low; i < high; i++) to[i] += factor * from[i];
+    }
+    for (int64_t i = row * line + begin; i < row * line + end; i++) y[i] = mirt__transform_filtered(f, x[i], y[i]);
+}
+
+MIRT__LIB void mirt__augment_filter(const mirt__augment *a, const mirt__transform *t, const mirt__real *x,
+                                    mirt__real *y) {
+    const int64_t line = t->w * t->c;
+    mirt__transform_filter f;
+    double drawn[4];
+    if (!mirt__transform_applies(t, a->seed, a->row, a->step)) {
+        for (int64_t i = 0; i < t->h * line; i++) y[i] = mirt__transform_unfiltered(t, x[i]);
+        return;
+    }
+    mirt__transform_draw(t, a->seed, a->row, a->step, drawn);
+    mirt__transform_filter_of(t, drawn, &f);
+    for (int64_t row = 0; row < t->h; row++) {
+        for (int64_t i = 0; i < line; i += MIRT__FILTER_PIECE)
+            mirt__augment_filter_piece(t, &f, x, row, i, mirt__min(i + MIRT__FILTER_PIECE, line), y);
+    }
+}
+
+/* Ends kernels or their drivers. */
+MIRT__KERNELS_END
+
+/* >>section kernels/augment.c */
+
+/* CPU kernels of random image transforms. */
+
+#if defined(__SSE2__) && !defined(MIRRORTRAIN_NO_SIMD)
+#include <emmintrin.h>
+#define MIRT__WARP_SSE2
+#endif
+
+#ifndef MIRT__INDEPENDENT
+#define MIRT__INDEPENDENT
+#endif
 
 /* >>one affine warp */
 
@@ -31151,6 +31163,11 @@ MIRT__LIB const mirt__op_set *mirt__ops(void) {
 /* Ends code that waits for kernels or runs once. */
 MIRT__COLD_END
 
+/* >>section base/once_begin.inc */
+
+/* Begins code that runs once. */
+MIRT__ONCE_BEGIN
+
 /* >>section graph/graph.c */
 
 /* Records graphs: nodes, shapes, gradients, copies of a model's nodes. */
@@ -31607,6 +31624,11 @@ MIRT__TRAINING_LIB void mirt__program_text(const mirt__program *program, mirt__t
         if (program->graph.node[i]->op->run) mirt__node_text(program->graph.node[i], out);
     }
 }
+
+/* >>section base/cold_end.inc */
+
+/* Ends code that waits for kernels or runs once. */
+MIRT__COLD_END
 
 /* >>section passes/storage.h */
 
@@ -34770,11 +34792,6 @@ MIRT_API int mirt_worker_index(const mirt_strategy *strategy) {
     return strategy && MIRT__GROUP(strategy) ? MIRT__GROUP(strategy)->rank : 0;
 }
 MIRT_API int mirt_num_threads(const mirt_strategy *strategy) { return strategy ? strategy->threads : 0; }
-
-/* >>section base/once_begin.inc */
-
-/* Begins code that runs once. */
-MIRT__ONCE_BEGIN
 
 /* >>section mirror/environment.c */
 
@@ -38966,11 +38983,6 @@ MIRT__LIB bool mirt__metric_by_class(const mirt__metric_use *use) {
 }
 
 #endif /* MIRRORTRAIN_NO_TRAIN */
-
-/* >>section base/cold_end.inc */
-
-/* Ends code that waits for kernels or runs once. */
-MIRT__COLD_END
 
 /* >>section nn/initializers.c */
 
@@ -45792,15 +45804,6 @@ MIRT_API mirt_status mirt_function_result(mirt_function *f, const char *name, mi
     return mirt__body_failed(f);
 }
 
-#endif /* MIRRORTRAIN_NO_TRAIN */
-
-/* >>section base/cold_end.inc */
-
-/* Ends code that waits for kernels or runs once. */
-MIRT__COLD_END
-
-#ifndef MIRRORTRAIN_NO_TRAIN
-
 /* >>section function/record_losses.c */
 
 /* Records the losses and metrics of fit and evaluate. */
@@ -46080,6 +46083,11 @@ MIRT__TRAINING_LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__pro
     mirt__fit_body_set(&body, kind, NULL);
     return mirt__trainer_record(model, spec, most, &body);
 }
+
+/* >>section base/cold_end.inc */
+
+/* Ends code that waits for kernels or runs once. */
+MIRT__COLD_END
 
 #ifndef MIRRORTRAIN_NO_TRAIN
 

@@ -25,8 +25,8 @@
     _Pragma("GCC push_options") \
     _Pragma("GCC optimize(\"O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off\")")
 #define MIRT__KERNELS_END _Pragma("GCC pop_options")
-/* Drivers of kernels: more than O1 only takes longer to compile. */
-#define MIRT__DRIVERS_BEGIN MIRT__KERNELS_BEGIN _Pragma("GCC optimize(\"O1,no-tree-loop-vectorize\")")
+/* Drivers of kernels: more only takes longer to compile. */
+#define MIRT__DRIVERS_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"Og,fp-contract=off\")")
 #endif
 
 /* gcc compiles code that waits for kernels in half the time this way, at the size of O1, and code that runs once
