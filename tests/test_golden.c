@@ -3,8 +3,8 @@
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "golden/ops.h"
+#include "layer_util.h"
 #include "replay.h"
-#include "tap.h"
 
 /* A program of one op with all it reads and makes in the caller's arrays. */
 enum { SLOT_X, SLOT_LABELS, SLOT_DY, SLOT_Y, SLOT_DX };
@@ -92,16 +92,6 @@ static double off_by(const float *a, const double *golden, int64_t count, double
 
 static void fill_grid(float *out, int64_t count, unsigned seed) {
     for (int64_t i = 0; i < count; i++) out[i] = golden_grid(seed, (uint32_t)i);
-}
-
-static mirt_strategy *quiet(int replicas) {
-    mirt_strategy_desc d;
-    memset(&d, 0, sizeof d);
-    d.devices = "1";
-    d.threads = 1;
-    d.replicas = replicas;
-    d.silent = true;
-    return mirt_strategy_create(&d);
 }
 
 static mirt_compile_desc compile_for(mirt_loss loss, bool from_logits) {

@@ -86,12 +86,6 @@ static mirt_tensor *normalized(mirt_tensor *x, float momentum, float epsilon) {
     d.epsilon = epsilon;
     return mirt_batch_norm(x, &d);
 }
-static mirt_tensor *layer_normalized(mirt_tensor *x, int axes, float epsilon) {
-    ZEROED(mirt_layer_norm_desc, d);
-    d.axes = axes;
-    d.epsilon = epsilon;
-    return mirt_layer_norm(x, &d);
-}
 static mirt_tensor *depthwise(mirt_tensor *x, int kernel, int multiplier, int stride) {
     ZEROED(mirt_depthwise_conv2d_desc, d);
     d.kernel[0] = kernel;
@@ -147,9 +141,9 @@ WRONG(separable_filters, separable(w->image, -3, 2))
 WRONG(separable_kernel, separable(w->image, 3, -2))
 WRONG(batch_norm_momentum, normalized(w->image, 1.5f, 0))
 WRONG(batch_norm_epsilon, normalized(w->image, 0.5f, -1))
-WRONG(layer_norm_axes, layer_normalized(w->row, 2, 0))
-WRONG(layer_norm_negative, layer_normalized(w->image, -1, 0))
-WRONG(layer_norm_epsilon, layer_normalized(w->image, 1, -1))
+WRONG(layer_norm_axes, layer_norm_axis(w->row, 2, 0, 0))
+WRONG(layer_norm_negative, layer_norm_axis(w->image, -1, 0, 0))
+WRONG(layer_norm_epsilon, layer_norm_axis(w->image, 1, 0, -1))
 WRONG(reshape, mirt_reshape_layer(w->image, MIRT_SHAPE(7, 9)))
 WRONG(reshape_open, mirt_reshape_layer(w->image, MIRT_SHAPE(-1, -1)))
 WRONG(reshape_rest, mirt_reshape_layer(w->image, MIRT_SHAPE(7, -1)))
