@@ -97,7 +97,7 @@ MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__me
                                           "be a metric",
                           mirt__loss_class_get(use->options.loss)->name);
     if (use->options.average && use->metric >= MIRT_TRUE_POSITIVES && use->metric <= MIRT_FALSE_NEGATIVES)
-        return mirt__fail(MIRT_E_INVALID, "%s has no average; precision, recall and F1 have", name);
+        return mirt__fail(MIRT_E_INVALID, "%s has no average; precision, recall, F1 and F-beta have", name);
     if (classes && use->n < 2 && !one_hot_numbers)
         return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes) or (rows, ..., classes); %s is %s", name,
                           maker, mirt__shape_text(&output->shape, text));
