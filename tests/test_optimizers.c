@@ -332,6 +332,32 @@ static void check_clipping(const char *cpu) {
     unsetenv("MIRT_CPU");
 }
 
+/* Steps of Ftrl at a rate of 0, from the first one on, at the end of a schedule and between others. */
+static void check_rate_of_0(const char *cpu) {
+    static char before[3][4096];
+    setenv("MIRT_CPU", cpu, 1);
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    for (int moved = 0; moved <= 2; moved += 2) {
+        mirt_optimizer o = mirt_ftrl(0.1f);
+        o.decay = mirt_cosine_decay(moved ? 0.1f : 0, 2, 0);
+        mirt_model *m = golden_model(s, o);
+        bool good = m && golden_steps(m, 0, moved) && m->weight_bytes <= sizeof before[0];
+        const char *block[3] = {m->weight, m->slot[0], m->slot[1]};
+        for (int i = 0; good && i < 3; i++) memcpy(before[i], block[i], m->weight_bytes);
+        good = good && golden_steps(m, moved, 3);
+        for (int i = 0; good && i < 3; i++) good = memcmp(before[i], block[i], m->weight_bytes) == 0;
+        ok(good, "ftrl, %s: steps at a rate of 0 change nothing after %d others", cpu, moved);
+        good = m && mirt_set_learning_rate(m, 0.1f) == MIRT_OK && golden_steps(m, 5, 1);
+        for (int i = 0; good && i < 2; i++)
+            for (int k = 0; good && k < 2; k++)
+                good = isfinite(((const float *)(const void *)(m->weight + m->variable[i].offset))[k]);
+        ok(good && memcmp(before[0], m->weight, m->weight_bytes) != 0, "and one at another rate changes them");
+        mirt_model_destroy(m);
+    }
+    mirt_strategy_destroy(s);
+    unsetenv("MIRT_CPU");
+}
+
 /* >>schedules */
 
 static mirt_schedule schedule_named(const char *name) {
@@ -670,6 +696,7 @@ int main(void) {
     for (int t = 0; t < tables; t++) {
         for (int i = 0; i < MIRT__COUNT(golden_updates); i++) check_update(&golden_updates[i], table[t]->name);
         check_clipping(table[t]->name);
+        check_rate_of_0(table[t]->name);
     }
 #define CHECK_LISTED(kind, name, kernel) check_listed(kind, #name);
     MIRT_OPTIMIZER_LIST(CHECK_LISTED)

@@ -149,8 +149,8 @@ MIRT_API mirt_optimizer mirt_adadelta(float learning_rate);
 /* Keras ScheduleFreeAdamW, which needs no schedule: beta_1 0.9 (not 0), beta_2 0.999, epsilon 1e-8, no warm-up; its
    usual rate is 0.0025. Defazio et al. 2024. */
 MIRT_API mirt_optimizer mirt_schedule_free_adamw(float learning_rate);
-/* Keras Ftrl: initial_accumulator_value 0.1, no regularization; learning_rate_power is -0.5. Weights become NaN in a
-   step whose rate is 0, by which it divides, as in Keras: no warm-up from 0. McMahan et al. 2013. */
+/* Keras Ftrl: initial_accumulator_value 0.1, no regularization; learning_rate_power is -0.5. A step
+   whose rate is 0 changes nothing; Keras's divides by it, and weights become NaN. McMahan et al. 2013. */
 MIRT_API mirt_optimizer mirt_ftrl(float learning_rate);
 
 /* With use_ema: replaces the weights by their averages, on every device. mirt_fit calls it at its end; custom loops

@@ -253,6 +253,10 @@ struct mirt__cu_ftrl {
     static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
                                        float *g) {
         float a[W], b[W], weight[W];
+        if (r.rate == 0) {
+            for (int k = 0; k < W; k++) g[k] = 0;
+            return;
+        }
         mirt__cu_load_left<W>(u.slot[0] + i, there, a);
         mirt__cu_load_left<W>(u.slot[1] + i, there, b);
         mirt__cu_decayed<W>(u, r, i, there, weight);

@@ -374,6 +374,7 @@ MIRT__LIB MIRT__REF_STEP(schedule_free) {
 }
 
 MIRT__LIB MIRT__REF_STEP(ftrl) {
+    if (u->learning_rate == 0) return 0;
     const mirt__real n = u->slot[0][i] + g * g, l1 = u->new_1,
                      rise = (mirt__sqrt(n) - mirt__sqrt(u->slot[0][i])) * u->momentum;
     const mirt__real linear = u->slot[1][i] += g + (u->new_2 - rise) * weight;

@@ -151,13 +151,16 @@ static void mirt__schedule_free_numbers(const mirt_optimizer *o, int64_t step, d
     update->first = step == 1;
 }
 
-/* new_1: l1; new_2: what is added to the gradient for each unit of weight. */
+/* new_1: l1; new_2: what is added to the gradient for each unit of weight. A rate of 0, whose inverse is not finite,
+   leaves weights and slots as they are. */
 static void mirt__ftrl_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
     (void)step;
     update->new_1 = o->l1_regularization_strength;
     update->new_2 = 2 * o->l2_shrinkage_regularization_strength;
     update->epsilon = (float)((double)o->beta + 2 * rate * (double)o->l2_regularization_strength);
-    update->momentum = (float)(1 / rate);
+    const bool moves = rate >= (double)FLT_MIN;
+    if (!moves) update->learning_rate = 0;
+    update->momentum = moves ? (float)(1 / rate) : 0;
 }
 
 /* >>all optimizers */

@@ -282,7 +282,7 @@ static void update_make(Update *u, int number) {
                 c->kind == MIRT_ADAMAX || c->kind >= MIRT_ADADELTA;
     u->has[2] = (c->kind == MIRT_ADAM || c->kind == MIRT_RMSPROP) && number % 5 < 2;
     u->averages = number % 4 == 1;
-    c->learning_rate = 0.01f;
+    c->learning_rate = c->kind == MIRT_FTRL && number / 10 % 3 == 2 ? 0 : 0.01f;
     c->new_1 = 0.1f;
     c->new_2 = 0.001f;
     c->epsilon = 1e-7f;
