@@ -169,6 +169,52 @@ static mirt_status compile_with(mirt_model *m, mirt_loss loss, mirt_loss_options
     return mirt_compile(m, &d);
 }
 
+/* Each option alone, with each loss: those that Keras's class has, and our additions. */
+static void check_taken(void) {
+    static const struct {
+        mirt_loss loss;
+        const char *takes; /* each word between spaces */
+    } list[] = {
+        {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, " label_smoothing ignore_class "},
+        {MIRT_CATEGORICAL_CROSSENTROPY, " label_smoothing "},
+        {MIRT_BINARY_CROSSENTROPY, " label_smoothing "},
+        {MIRT_BINARY_FOCAL_CROSSENTROPY, " label_smoothing alpha gamma apply_class_balancing "},
+        {MIRT_CATEGORICAL_FOCAL_CROSSENTROPY, " label_smoothing alpha gamma "},
+        {MIRT_HUBER, " delta "},
+        {MIRT_DICE, " axes "},
+        {MIRT_TVERSKY, " axes alpha beta "},
+        {MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY, " q "},
+    };
+    const struct {
+        const char *name;
+        mirt_loss_options how;
+    } option[] = {{"label_smoothing", {.label_smoothing = 0.5f}},
+                  {"ignore_class", {.has_ignore_class = true}},
+                  {"ignore_class", {.has_ignore_class = true, .ignore_class = 1}},
+                  {"delta", {.delta = 0.5f}},
+                  {"alpha", {.alpha = 0.5f}},
+                  {"gamma", {.gamma = 0.5f}},
+                  {"gamma", {.has_gamma = true}},
+                  {"apply_class_balancing", {.apply_class_balancing = true}},
+                  {"axes", {.axes = 1}},
+                  {"beta", {.beta = 0.5f}},
+                  {"q", {.q = 0.5f}}};
+    for (int loss = MIRT_LOSS_NONE; loss < MIRT__LOSS_COUNT; loss++) {
+        const char *takes = "", *name = mirt__loss_class_get((mirt_loss)loss)->name;
+        const mirt_loss_options logits = {.from_logits = true};
+        for (int i = 0; i < MIRT__COUNT(list); i++) takes = (int)list[i].loss == loss ? list[i].takes : takes;
+        int wrong = mirt__loss_options_check(name, (mirt_loss)loss, &logits, 4) != MIRT_OK;
+        for (int i = 0; i < MIRT__COUNT(option); i++) {
+            char word[32], says[96];
+            snprintf(word, sizeof word, " %s ", option[i].name);
+            snprintf(says, sizeof says, "%s has no option %s", name, option[i].name);
+            const bool good = mirt__loss_options_check(name, (mirt_loss)loss, &option[i].how, 4) == MIRT_OK;
+            wrong += strstr(takes, word) ? !good : good || strcmp(mirt_last_error(), says) != 0;
+        }
+        ok(wrong == 0, "%s: %d options are taken or refused wrongly", name, wrong);
+    }
+}
+
 static void check_options(void) {
     const float nan_ = (float)NAN;
     const struct {
@@ -337,6 +383,7 @@ int main(void) {
         check_loops(&cases[i]);
         check_saved(&cases[i]);
     }
+    check_taken();
     check_options();
     check_labels();
     check_all_ignored();

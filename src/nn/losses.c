@@ -58,42 +58,52 @@ MIRT__LIB bool mirt__output_logits(const mirt_model *model, int output) {
     return model->config.from_logits || model->config.loss_options[output].from_logits;
 }
 
-/* The options that a loss takes, besides from_logits. */
-static const char *mirt__loss_takes(mirt_loss loss) {
+/* X(kind of field, option): the fields of mirt_loss_options, by which files name them. */
+#define MIRT__LOSS_OPTION_LIST(X) \
+    X(BOOL, from_logits) X(FLOAT, label_smoothing) X(BOOL, has_ignore_class) X(SIGNED, ignore_class) X(FLOAT, delta) \
+    X(FLOAT, alpha) X(FLOAT, gamma) X(BOOL, has_gamma) X(BOOL, apply_class_balancing) X(INT, axes) X(FLOAT, beta) \
+    X(FLOAT, q)
+#define MIRT__LOSS_OPTION_NUMBER(kind, option) MIRT__LOSS_OPTION_##option,
+enum { MIRT__LOSS_OPTION_LIST(MIRT__LOSS_OPTION_NUMBER) MIRT__LOSS_OPTION_COUNT };
+#undef MIRT__LOSS_OPTION_NUMBER
+
+/* The options that a loss takes, as bits; any takes from_logits. */
+static unsigned mirt__loss_takes(mirt_loss loss) {
+#define MIRT__TAKES(option) (1u << MIRT__LOSS_OPTION_##option)
+    const unsigned any = MIRT__TAKES(from_logits), smooth = any | MIRT__TAKES(label_smoothing),
+                   focal = smooth | MIRT__TAKES(alpha) | MIRT__TAKES(gamma) | MIRT__TAKES(has_gamma);
     switch (loss) {
-    case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY: return "label_smoothing, ignore_class";
+    case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
+        return smooth | MIRT__TAKES(has_ignore_class) | MIRT__TAKES(ignore_class);
     case MIRT_CATEGORICAL_CROSSENTROPY:
-    case MIRT_BINARY_CROSSENTROPY: return "label_smoothing";
-    case MIRT_BINARY_FOCAL_CROSSENTROPY: return "label_smoothing, alpha, gamma, apply_class_balancing";
-    case MIRT_CATEGORICAL_FOCAL_CROSSENTROPY: return "label_smoothing, alpha, gamma";
-    case MIRT_HUBER: return "delta";
-    case MIRT_DICE: return "axes";
-    case MIRT_TVERSKY: return "axes, alpha, beta";
-    case MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY: return "q";
-    default: return "";
+    case MIRT_BINARY_CROSSENTROPY: return smooth;
+    case MIRT_BINARY_FOCAL_CROSSENTROPY: return focal | MIRT__TAKES(apply_class_balancing);
+    case MIRT_CATEGORICAL_FOCAL_CROSSENTROPY: return focal;
+    case MIRT_HUBER: return any | MIRT__TAKES(delta);
+    case MIRT_DICE: return any | MIRT__TAKES(axes);
+    case MIRT_TVERSKY: return any | MIRT__TAKES(axes) | MIRT__TAKES(alpha) | MIRT__TAKES(beta);
+    case MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY: return any | MIRT__TAKES(q);
+    default: return any;
     }
+#undef MIRT__TAKES
 }
 
 MIRT__LIB int mirt__loss_fields(const mirt__field **fields) {
-#define MIRT__OPTION(kind, member) MIRT__OPTIONAL_FIELD(mirt_loss_options, kind, member)
-    static const mirt__field list[] = {
-        MIRT__OPTION(BOOL, from_logits), MIRT__OPTION(FLOAT, label_smoothing), MIRT__OPTION(BOOL, has_ignore_class),
-        MIRT__OPTION(SIGNED, ignore_class), MIRT__OPTION(FLOAT, delta), MIRT__OPTION(FLOAT, alpha),
-        MIRT__OPTION(FLOAT, gamma), MIRT__OPTION(BOOL, has_gamma), MIRT__OPTION(BOOL, apply_class_balancing),
-        MIRT__OPTION(INT, axes), MIRT__OPTION(FLOAT, beta), MIRT__OPTION(FLOAT, q)};
+#define MIRT__OPTION(kind, option) MIRT__OPTIONAL_FIELD(mirt_loss_options, kind, option),
+    static const mirt__field list[] = {MIRT__LOSS_OPTION_LIST(MIRT__OPTION)};
 #undef MIRT__OPTION
     *fields = list;
-    return MIRT__COUNT(list);
+    return MIRT__LOSS_OPTION_COUNT;
 }
 
 MIRT__LIB mirt_status mirt__loss_options_check(const char *name, mirt_loss loss, const mirt_loss_options *o,
                                                int rank) {
-    const char *takes = mirt__loss_takes(loss);
+    const unsigned takes = mirt__loss_takes(loss);
     const mirt__field *field;
     const int fields = mirt__loss_fields(&field);
-    for (int i = 1; i < fields; i++) { /* from_logits may be set for any */
+    for (int i = 0; i < fields; i++) {
+        if (takes >> i & 1 || mirt__fields_zero(&field[i], 1, o)) continue;
         const char *option = field[i].name + (strncmp(field[i].name, "has_", 4) == 0 ? 4 : 0);
-        if (mirt__fields_zero(&field[i], 1, o) || strstr(takes, option)) continue;
         return mirt__fail(MIRT_E_INVALID, "%s has no option %s", name, option);
     }
     if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
