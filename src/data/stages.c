@@ -221,31 +221,27 @@ static void mirt__map_field(mirt__map_dataset *map, int was, const mirt_array *n
     mirt__data_add_field(spec, now ? now->dtype : old->dtype, now ? now->shape : old->shape);
 }
 
-/* Inputs or labels: `count` of a list, or those of the previous stage, which begin with field `first`. */
-static void mirt__map_fields(mirt__map_dataset *map, int first, int before, const mirt_array *list, int *count) {
-    const bool listed = *count > 0;
-    *count = listed ? *count : *count < 0 ? 0 : before;
-    for (int i = 0; i < *count; i++) mirt__map_field(map, i < before ? first + i : -1, listed ? &list[i] : NULL);
+/* `count` inputs or labels, or, if that is 0, those of the previous stage, `before` from field `first` on; a list gives
+   the dtypes and shapes of the first `listed`. */
+static int mirt__map_fields(mirt__map_dataset *map, int first, int before, const mirt_array *list, int listed,
+                            int count) {
+    if (count == 0) count = before;
+    for (int i = 0; i < count; i++) mirt__map_field(map, i < before ? first + i : -1, i < listed ? &list[i] : NULL);
+    return count > 0 ? count : 0;
 }
 
 static void mirt__map_spec(mirt__map_dataset *map, const mirt_map_desc *desc) {
     const mirt__data_spec *before = &map->base.source->spec;
+    const mirt_array x = mirt_make_array(NULL, desc->dtype, desc->shape),
+                     one = mirt_make_array(NULL, MIRT_FLOAT32, MIRT_SHAPE(0));
+    const bool first = desc->shape.rank != 0; /* x[0] alone has another shape */
     mirt__data_spec *spec = &map->base.spec;
-    mirt_array x = mirt_make_array(NULL, desc->dtype, desc->shape);
     spec->num_fields = 0;
-    spec->num_x = desc->num_x;
-    spec->num_y = desc->num_y;
-    mirt__map_fields(map, 0, before->num_x, desc->x, &spec->num_x);
-    if (desc->shape.rank) { /* of x[0] alone */
-        spec->num_fields = 0;
-        mirt__map_field(map, 0, &x);
-        spec->num_fields = spec->num_x;
-    }
-    mirt__map_fields(map, before->num_x, before->num_y, desc->y, &spec->num_y);
+    spec->num_x = mirt__map_fields(map, 0, before->num_x, first ? &x : desc->x, first ? 1 : desc->num_x, desc->num_x);
+    spec->num_y = mirt__map_fields(map, before->num_x, before->num_y, desc->y, desc->num_y, desc->num_y);
     if (before->has_weights) mirt__map_field(map, before->num_fields - 1, NULL);
     if (before->has_weights || !desc->add_weights) return;
-    x = mirt_make_array(NULL, MIRT_FLOAT32, MIRT_SHAPE(0));
-    mirt__map_field(map, -1, &x);
+    mirt__map_field(map, -1, &one);
     spec->has_weights = true;
 }
 
