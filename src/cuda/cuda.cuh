@@ -62,7 +62,7 @@ typedef struct mirt__handle {
     mirt__cu_group *group;
     int rank;
     mirt__cu_nvml *nvml; /* NULL: not asked for yet, or not there */
-    bool no_nvml;        /* it is not there */
+    bool nvml_tried;     /* looked for; without `nvml` it is missing */
 } mirt__cu;
 
 /* Whether kernels are to be launched now. */

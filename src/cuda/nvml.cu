@@ -45,8 +45,8 @@ static void mirt__cu_nvml_close(mirt__cu *cu) {
 /* The numbers of devices are the program's in CUDA and the machine's in NVML; the bus is the same in both. */
 static bool mirt__cu_nvml_open(mirt__cu *cu) {
     char bus[64];
-    if (cu->nvml || cu->no_nvml) return cu->nvml != NULL;
-    cu->no_nvml = true;
+    if (cu->nvml || cu->nvml_tried) return cu->nvml != NULL;
+    cu->nvml_tried = true;
     if (cudaDeviceGetPCIBusId(bus, sizeof bus, cu->index) != cudaSuccess) return (void)cudaGetLastError(), false;
     mirt__cu_nvml *n = static_cast<mirt__cu_nvml *>(cu->host->calloc(1, sizeof *n));
     if (!n) return false;
