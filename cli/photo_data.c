@@ -133,11 +133,7 @@ static bool open_directories(const options *o, const char *directory, const mirt
         if (*training && !same_classes(first, second, d.class_names, d.num_class_names)) return false;
         *test = *training ? open_photographs(second, &d) : NULL;
     } else if (shards) {
-        d.subset = MIRT_SUBSET_TRAINING;
-        *training = mirt_tar_dataset(directory, &d);
-        d.subset = MIRT_SUBSET_VALIDATION;
-        d.class_names = mirt_class_names(*training, &d.num_class_names);
-        *test = *training ? mirt_tar_dataset(directory, &d) : NULL;
+        mirt_tar_datasets(directory, &d, training, test);
     } else {
         mirt_image_datasets_from_directory(directory, &d, training, test);
     }

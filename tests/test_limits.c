@@ -258,6 +258,7 @@ static void check_images(void) {
     mirt_image_dataset_from_directory("/mirrortrain-test/none", &(mirt_image_directory_desc){__VA_ARGS__})
 
 static void check_directories(void) {
+    static const int32_t both_label = 0;
     mirt_dataset *both[2];
     char path[64];
     DATA(mirt_image_dataset_from_directory(NULL, NULL), "directory");
@@ -295,6 +296,13 @@ static void check_directories(void) {
     DATA(DIRECTORY(.validation_split = 0.5, .subset = MIRT_SUBSET_TRAINING), "seed");
     DATA(DIRECTORY(.decode = {.max_side = -1}), "");
     STATUS(mirt_image_datasets_from_directory("x", NULL, NULL, &both[1]), "no pointers for the data sets");
+    STATUS(mirt_tar_datasets("x", NULL, NULL, &both[1]), "mirt_tar_datasets: no pointers for the data sets");
+    STATUS(mirt_tar_datasets("x", NULL, &both[0], NULL), "no pointers for the data sets");
+    STATUS(mirt_tar_datasets(NULL, NULL, &both[0], &both[1]), "mirt_tar_datasets: no shards");
+    STATUS(mirt_tar_datasets("x", NULL, &both[0], &both[1]), "mirt_tar_datasets: validation_split must be above 0");
+    STATUS(mirt_tar_datasets("x", &(mirt_image_directory_desc){.labels = &both_label, .num_labels = 1}, &both[0],
+                             &both[1]),
+           "mirt_tar_datasets: labels are in the shards");
     STATUS(mirt_image_datasets_from_directory("x", NULL, &both[0], NULL), "no pointers for the data sets");
     STATUS(mirt_image_datasets_from_directory(NULL, NULL, &both[0], &both[1]), "directory");
     STATUS(mirt_image_datasets_from_directory("/mirrortrain-test/none", &(mirt_image_directory_desc){.height = -1},

@@ -6,7 +6,16 @@
 #include "tar_util.h"
 #include "tree_util.h"
 
+#include <fcntl.h>
+
 static tar_bytes tar;
+static int shards_opened;
+
+int hook_open(const char *path, int flags, unsigned mode) {
+    const size_t size = strlen(path);
+    shards_opened += size > 4 && strcmp(path + size - 4, ".tar") == 0;
+    return open(path, flags, mode);
+}
 
 static void put_tar(const char *name) { image_write_file(at_root(name), tar.data, tar.size); }
 
@@ -322,6 +331,37 @@ static void test_split(void) {
     ok(!wrong, "a split leaves each sample to one part, in the order of the shards: %d wrong", wrong);
 }
 
+/* Both parts at once are those that are opened one by one, from headers that are read once. */
+static void test_both_parts(void) {
+    mirt_image_directory_desc desc = small_desc();
+    mirt_dataset *both[2];
+    int wrong = 0, shards;
+    desc.has_seed = true;
+    desc.seed = 9;
+    desc.validation_split = 0.25;
+    shards_opened = 0;
+    bool good = mirt_tar_datasets(root, &desc, &both[0], &both[1]) == MIRT_OK;
+    const int opened = shards_opened;
+    shards_opened = 0;
+    for (int k = 0; good && k < 2; k++) {
+        desc.subset = k ? MIRT_SUBSET_VALIDATION : MIRT_SUBSET_TRAINING;
+        mirt_dataset *alone = mirt_tar_dataset(root, &desc);
+        const int64_t size = mirt_dataset_size(alone);
+        int classes[2];
+        wrong += mirt_dataset_size(both[k]) != size;
+        for (int64_t i = 0; i < size; i++)
+            wrong += strcmp(mirt_dataset_file(alone, i), mirt_dataset_file(both[k], i)) != 0;
+        wrong += !mirt_class_names(alone, &classes[0]) || !mirt_class_names(both[k], &classes[1]) ||
+                 classes[0] != classes[1];
+        mirt_dataset_destroy(alone);
+    }
+    shards = shards_opened / 2;
+    ok(good && !wrong, "both parts at once are those opened one by one: %d wrong", wrong);
+    ok(shards > 1 && opened == shards, "which opens each of %d shards once: %d times", shards, opened);
+    if (good) mirt_dataset_destroy(both[0]);
+    if (good) mirt_dataset_destroy(both[1]);
+}
+
 /* >>what is refused */
 
 static void test_samples_refused(void) {
@@ -544,6 +584,7 @@ int main(void) {
     test_stages();
     test_parts();
     test_split();
+    test_both_parts();
     remove_tree();
     return done_testing();
 }

@@ -150,6 +150,10 @@ MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_i
    mirt_dataset_file is SHARD/MEMBER. MIRT_E_FORMAT: a damaged archive, a sample without a label or with two;
    MIRT_E_NOT_FOUND, MIRT_E_IO. WebDataset: WebDataset(shards, shardshuffle=True).shuffle(1000). */
 MIRT_API mirt_dataset *mirt_tar_dataset(const char *shards, const mirt_image_directory_desc *desc);
+/* Training and validation data, split by validation_split: both subsets of mirt_tar_dataset, whose headers are read
+   once. On failure both are NULL. */
+MIRT_API mirt_status mirt_tar_datasets(const char *shards, const mirt_image_directory_desc *desc,
+                                       mirt_dataset **training, mirt_dataset **validation);
 #endif
 /* Reads one file as a data set of this description does, so that a model sees the same pixels, bit for bit: [height,
    width, channels] of desc->dtype into `out`. `desc` NULL: all defaults. Errors as mirt_read_image. Keras: load_img,

@@ -275,16 +275,19 @@ static mirt_status mirt__images_refuse_parts(const char *directory, const mirt_i
     return status;
 }
 
+static mirt_status mirt__images_labels_check(const char *caller, const mirt__images_from *from,
+                                             const mirt_image_directory_desc *desc) {
+    if (!desc->labels || from == &mirt__images_from_directory) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "%s: labels are in the %s", caller,
+                      from == &mirt__images_from_csv ? "file" : "shards");
+}
+
 static mirt_dataset *mirt__images_open(const char *caller, const char *path, const mirt__images_from *from,
                                        const mirt_image_directory_desc *given) {
     mirt_image_directory_desc desc;
     mirt__image_list list;
     mirt__images_defaults(given, &desc);
-    if (desc.labels && from != &mirt__images_from_directory) {
-        mirt__fail(MIRT_E_INVALID, "%s: labels are in the %s", caller,
-                   from == &mirt__images_from_csv ? "file" : "shards");
-        return NULL;
-    }
+    if (mirt__images_labels_check(caller, from, &desc) != MIRT_OK) return NULL;
     if (!path) mirt__fail_missing(caller, from->what);
     if (!path || mirt__images_check(caller, &desc) != MIRT_OK || mirt__decoder_missing(&desc.decode) ||
         (from == &mirt__images_from_directory && mirt__images_refuse_parts(path, &desc) != MIRT_OK) ||
@@ -346,15 +349,29 @@ static mirt_status mirt__images_open_parts(const mirt__image_parts *parts, const
 }
 
 /* Opens both subsets of one list. */
-static mirt_status mirt__images_open_split(const char *directory, const mirt_image_directory_desc *desc,
-                                           mirt_dataset *out[2]) {
+static mirt_status mirt__images_open_split(const char *path, const mirt__images_from *from,
+                                           const mirt_image_directory_desc *desc, mirt_dataset *out[2]) {
     mirt__image_list list;
-    mirt_status status = mirt__images_list(directory, &mirt__images_from_directory, desc, &list);
+    mirt_status status = mirt__images_list(path, from, desc, &list);
     if (status != MIRT_OK) return status;
-    out[0] = mirt__images_build(directory, &list, desc, MIRT_SUBSET_TRAINING, !desc->no_shuffle);
-    if (out[0]) out[1] = mirt__images_build(directory, &list, desc, MIRT_SUBSET_VALIDATION, false);
+    out[0] = mirt__images_build(path, &list, desc, MIRT_SUBSET_TRAINING, !desc->no_shuffle);
+    if (out[0]) out[1] = mirt__images_build(path, &list, desc, MIRT_SUBSET_VALIDATION, false);
     mirt__image_list_free(&list);
     return out[1] ? MIRT_OK : mirt_last_status();
+}
+
+/* What is checked before two subsets are opened; sets both to NULL. */
+static mirt_status mirt__images_both_check(const char *caller, const char *path, const mirt__images_from *from,
+                                           const mirt_image_directory_desc *given, mirt_image_directory_desc *desc,
+                                           mirt_dataset **training, mirt_dataset **validation) {
+    if (!training || !validation) return mirt__fail_missing(caller, "pointers for the data sets");
+    *training = *validation = NULL;
+    if (!path) return mirt__fail_missing(caller, from->what);
+    mirt__images_defaults(given, desc);
+    desc->subset = desc->validation_split > 0 ? MIRT_SUBSET_TRAINING : MIRT_SUBSET_ALL;
+    if (mirt__images_labels_check(caller, from, desc) != MIRT_OK || mirt__images_check(caller, desc) != MIRT_OK)
+        return mirt_last_status();
+    return mirt__decoder_missing(&desc->decode) ? MIRT_E_NOT_FOUND : MIRT_OK;
 }
 
 MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, const mirt_image_directory_desc *given,
@@ -364,22 +381,35 @@ MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, c
     mirt_image_directory_desc desc;
     mirt__image_parts parts;
     mirt_dataset *out[2] = {NULL, NULL};
-    if (!training || !validation) return mirt__fail_missing(caller, "pointers for the data sets");
-    *training = *validation = NULL;
-    if (!directory) return mirt__fail_missing(caller, "directory");
-    mirt__images_defaults(given, &desc);
-    desc.subset = desc.validation_split > 0 ? MIRT_SUBSET_TRAINING : MIRT_SUBSET_ALL;
-    mirt_status status = mirt__images_check(caller, &desc);
-    if (status == MIRT_OK && mirt__decoder_missing(&desc.decode)) status = MIRT_E_NOT_FOUND;
+    mirt_status status = mirt__images_both_check(caller, directory, &mirt__images_from_directory, given, &desc,
+                                                 training, validation);
     if (status != MIRT_OK) return status;
     memset(&parts, 0, sizeof parts);
     if (!desc.labels) status = mirt__image_parts_find(&parts, directory, &desc);
     if (status == MIRT_OK && parts.training) status = mirt__images_open_parts(&parts, &desc, out);
-    else if (status == MIRT_OK && desc.validation_split > 0) status = mirt__images_open_split(directory, &desc, out);
+    else if (status == MIRT_OK && desc.validation_split > 0)
+        status = mirt__images_open_split(directory, &mirt__images_from_directory, &desc, out);
     else if (status == MIRT_OK)
         status = mirt__fail(MIRT_E_INVALID, "%s: %s has no train/ and validation/: validation_split must be above 0",
                             caller, directory);
     mirt__pool_free(&parts.pool);
+    *training = mirt__dataset_checked(status, &out[0]);
+    *validation = mirt__dataset_checked(status, &out[1]);
+    return status;
+}
+
+MIRT_API mirt_status mirt_tar_datasets(const char *shards, const mirt_image_directory_desc *given,
+                                       mirt_dataset **training, mirt_dataset **validation) {
+    MIRT__ENTER;
+    static const char caller[] = "mirt_tar_datasets";
+    mirt_image_directory_desc desc;
+    mirt_dataset *out[2] = {NULL, NULL};
+    mirt_status status =
+        mirt__images_both_check(caller, shards, &mirt__images_from_shards, given, &desc, training, validation);
+    if (status == MIRT_OK && desc.validation_split == 0)
+        status = mirt__fail(MIRT_E_INVALID, "%s: validation_split must be above 0", caller);
+    if (status != MIRT_OK) return status;
+    status = mirt__images_open_split(shards, &mirt__images_from_shards, &desc, out);
     *training = mirt__dataset_checked(status, &out[0]);
     *validation = mirt__dataset_checked(status, &out[1]);
     return status;

@@ -259,11 +259,10 @@ MIRT__LIB mirt_status mirt__image_list_shards(mirt__image_list *list, const char
     mirt__shard_reader *reader = (mirt__shard_reader *)mirt__calloc(1, sizeof *reader);
     mirt_status status = reader ? mirt__shards_find(&names, shards) : MIRT_E_NOMEM;
     if (status == MIRT_OK) status = mirt__image_list_set_shards(list, names.path, (int)names.count);
-    for (int64_t i = 0; i < names.count && status == MIRT_OK; i++) {
-        reader->list = list;
-        reader->desc = desc;
+    if (reader) reader->list = list;
+    if (reader) reader->desc = desc;
+    for (int64_t i = 0; i < names.count && status == MIRT_OK; i++)
         status = mirt__shard_read(reader, list->shards[i], (int32_t)i);
-    }
     if (status == MIRT_OK && list->count == 0)
         status = mirt__fail(MIRT_E_NOT_FOUND,
                             "%s: no images found: no member of it ends in .bmp, .gif, .jpeg, .jpg or .png", shards);
