@@ -459,7 +459,8 @@ static const int32_t scan_shapes[][MAX_NUMBERS] = {
     {MIRT__ARGMAX, 1, 1, 1},         {MIRT__ARGMAX, 5, 33, 1},   {MIRT__ARGMIN, 3, 9, 130},
     {MIRT__ARGMAX, 7, 4, 6},         {MIRT__ARGMIN, 400, 60, 1}, {MIRT__CUMSUM, 1, 1, 1},
     {MIRT__CUMSUM, 4, 40, 3},        {MIRT__CUMSUM, 9, 70, 1},   {MIRT__CUMSUM_BACK, 3, 30, 130},
-    {MIRT__CUMSUM_BACK, 300, 70, 1}, {MIRT__CUMSUM, 0, 4, 5},    {SHAPE_END}};
+    {MIRT__CUMSUM_BACK, 300, 70, 1}, {MIRT__CUMSUM, 0, 4, 5},    {MIRT__SPARSEMAX, 5, 33, 1},
+    {MIRT__SPARSEMAX, 3, 9, 130},    {MIRT__SPARSEMAX, 2, 1, 1},  {SHAPE_END}};
 static void scan_plan(job *j) {
     const int64_t n = j->s[2], inner = j->s[3];
     j->rows = j->s[1];

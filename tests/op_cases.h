@@ -149,6 +149,8 @@ CASE(argmax) { UNUSED; return mirt_cast(mirt_argmax(batch(x, v[0]), 1), MIRT_FLO
 CASE(argmin) { UNUSED; return mirt_cast(mirt_argmin(mirt_relu(batch(x, v[0])), -1), MIRT_FLOAT32); }
 CASE(cumsum) { UNUSED; return mirt_cumsum(v[0], 0); }
 CASE(cumsum_batched) { UNUSED; return mirt_cumsum(batch(x, v[0]), -1); }
+CASE(sparsemax) { UNUSED; return mirt_sparsemax(v[0], -1); }
+CASE(sparsemax_axis) { UNUSED; return mirt_sparsemax(v[0], 1); }
 CASE(log_softmax) { UNUSED; return mirt_log_softmax(v[0]); }
 CASE(transpose) { UNUSED; static const int axes[] = {2, 0, 3, 1}; return mirt_transpose(v[0], axes); }
 CASE(transpose_batched) { UNUSED; static const int axes[] = {0, 3, 1, 2}; return mirt_transpose(batch(x, v[0]), axes); }
@@ -736,6 +738,8 @@ static const op_case op_cases[] = {
     {ROW(argmin), 1, {{3, 7}}, {3, 7}, MIRT_FLOAT32, -4.0, 0.0},
     {ROW(cumsum), 1, {{9, 70}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(cumsum_batched), 1, {{3, 7}}, {3, 7}, MIRT_FLOAT32, WIDE},
+    {ROW(sparsemax), 1, {{5, 11}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(sparsemax_axis), 1, {{3, 6, 5}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(log_softmax), 1, {{5, 11}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(transpose), 1, {{3, 2, 5, 4}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(transpose_batched), 1, {{3, 2, 5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},

@@ -187,6 +187,8 @@ WRONG(celu, mirt_celu(w->image, 0))
 WRONG(celu_nan, mirt_celu(w->image, (float)NAN))
 WRONG(glu_odd, mirt_activation(w->image, MIRT_GLU))
 WRONG(glu_rows, mirt_glu(w->image, 0))
+WRONG(sparsemax_rows, mirt_sparsemax(w->image, 0))
+WRONG(sparsemax_axis, mirt_sparsemax(w->image, 4))
 WRONG(soft_shrink, mirt_soft_shrink(w->image, -1))
 WRONG(squareplus, mirt_squareplus(w->image, (float)INFINITY))
 WRONG(regularizer, regularized(w->row, -1, 0))
@@ -289,6 +291,8 @@ static const struct {
     {wrong_celu_nan, "celu: alpha is "},
     {wrong_glu_odd, "split: (rows, 4, 5, 3) does not divide into 2"},
     {wrong_glu_rows, "into 2 equal parts along axis 0"},
+    {wrong_sparsemax_rows, "sparsemax: axis 0 is the rows of a batch"},
+    {wrong_sparsemax_axis, "sparsemax: (rows, 4, 5, 3) has no axis 4"},
     {wrong_soft_shrink, "clip: 1 to -1 is no range"},
     {wrong_squareplus, "its numbers must be finite"},
     {wrong_regularizer, "dense: the factors of a regularizer are -1 and 0"},

@@ -242,6 +242,7 @@ ACTIVATION(sparse_plus, MIRT_SPARSE_PLUS)
 ACTIVATION(sparse_sigmoid, MIRT_SPARSE_SIGMOID)
 ACTIVATION(squareplus, MIRT_SQUAREPLUS)
 ACTIVATION(tanh_shrink, MIRT_TANH_SHRINK)
+ACTIVATION(sparsemax, MIRT_SPARSEMAX)
 static mirt_tensor *row_batch_norm(mirt_tensor *x) { return mirt_batch_norm(x, NULL); }
 static mirt_tensor *row_batch_norm_features(mirt_tensor *x) {
     ZEROED(mirt_batch_norm_desc, d);
@@ -416,6 +417,7 @@ static const struct {
     {"rms_normalization", row_rms_norm},
     {"rms_normalization axes", row_rms_norm_axes},
     {"auto contrast", row_auto_contrast},
+    {"activation sparsemax", act_sparsemax},
 };
 
 /* >>against Keras */

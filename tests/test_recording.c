@@ -26,6 +26,7 @@ static mirt_array array(void) { return mirt_make_array(numbers, MIRT_FLOAT32, MI
     X(mirt_gelu_approximate(x)) X(mirt_celu(x, 2)) X(mirt_glu(x, -1)) X(mirt_hard_shrink(x, 1)) \
     X(mirt_soft_shrink(x, 1)) X(mirt_threshold(x, 1, 0)) X(mirt_squareplus(x, 4)) X(mirt_hard_tanh(x)) \
     X(mirt_log_sigmoid(x)) X(mirt_sparse_plus(x)) X(mirt_sparse_sigmoid(x)) X(mirt_tanh_shrink(x)) \
+    X(mirt_sparsemax(x, -1)) \
     X(mirt_equal(x, y)) X(mirt_not_equal(x, y)) X(mirt_less(x, y)) \
     X(mirt_less_equal(x, y)) X(mirt_greater(x, y)) X(mirt_greater_equal(x, y)) X(mirt_logical_and(t, t)) \
     X(mirt_logical_or(t, t)) X(mirt_logical_not(t)) X(mirt_where(t, x, y)) X(mirt_stop_gradient(x)) \

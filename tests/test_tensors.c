@@ -72,6 +72,7 @@ static const struct { const char *name; mirt_tensor *(*record)(mirt__graph *, mi
     {"soft_shrink_threshold", case_soft_shrink},
     {"squareplus_b", case_squareplus},
     {"threshold", case_threshold},
+    {"sparsemax_axis", case_sparsemax_axis},
 };
 
 static mirt_activation_kind golden_activation; /* the one that case_activation records */

@@ -52,6 +52,7 @@ typedef enum mirt_activation_kind {
     MIRT_SPARSE_SIGMOID,
     MIRT_SQUAREPLUS,
     MIRT_TANH_SHRINK,
+    MIRT_SPARSEMAX /* over the last axis */,
     MIRT__ACTIVATION_COUNT
 } mirt_activation_kind;
 
@@ -135,6 +136,9 @@ MIRT_API mirt_tensor *mirt_constant_tensor(mirt_tensor *like, mirt_array array);
 /* Over the last axis. */
 MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_log_softmax(mirt_tensor *x);
+/* The nearest probabilities to x along `axis`, which counts as for mirt_argmax; small ones are 0. Martins & Astudillo
+   2016. Keras: activations.sparsemax. */
+MIRT_API mirt_tensor *mirt_sparsemax(mirt_tensor *x, int axis);
 /* [.., m, k] x [k, n]; transposes swap the last two axes first. Keras: ops.matmul. A batched left
    side is one matrix of rows; the right side is [k, n] (or [n, k] transposed). */
 MIRT_API mirt_tensor *mirt_matmul(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b);

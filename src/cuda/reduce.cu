@@ -1,4 +1,5 @@
 /* Reductions over any axes, and what runs along one axis. */
+#include "../kernels/sparsemax.h"
 #include "cuda.cuh"
 #include "math.cuh"
 
@@ -310,6 +311,13 @@ static __global__ void __launch_bounds__(64) mirt__cu_cumsum_kernel(const mirt__
         for (int64_t i = 0; i < s.n; i++) y[i * step] = sum += x[i * step];
     }
 }
+static __global__ void __launch_bounds__(64) mirt__cu_sparsemax_kernel(const mirt__cu_scan_args s) {
+    MIRT__CU_PIECES(at, left, s.outer * s.inner, 1) {
+        int64_t column;
+        const int64_t row = mirt__cu_divmod(at, s.by_inner, &column);
+        mirt__sparsemax_line(&s, row * s.n * s.inner + column);
+    }
+}
 static __global__ void __launch_bounds__(64) mirt__cu_extreme_kernel(const mirt__cu_scan_args s) {
     const bool least = s.kind == MIRT__ARGMIN;
     MIRT__CU_PIECES(at, left, s.outer * s.inner, 1) {
@@ -371,6 +379,8 @@ static void mirt__cu_scan(const mirt__scan *args, const mirt__where *where) {
     if (lines <= 0 || args->n <= 0) return;
     if (args->kind == MIRT__CUMSUM || args->kind == MIRT__CUMSUM_BACK) {
         MIRT_LAUNCH(cu, mirt__cu_cumsum_kernel, mirt__cu_blocks(lines, 64), 64, 0, s);
+    } else if (args->kind == MIRT__SPARSEMAX) {
+        MIRT_LAUNCH(cu, mirt__cu_sparsemax_kernel, mirt__cu_blocks(lines, 64), 64, 0, s);
     } else if (args->inner == 1) {
         MIRT_LAUNCH(cu, mirt__cu_argmax_kernel, mirt__cu_blocks(args->outer, MIRT__CU_REDUCE_BLOCK / 32),
                     MIRT__CU_REDUCE_BLOCK, 0, s);

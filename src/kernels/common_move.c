@@ -1,6 +1,7 @@
 /* Kernels shared by the fast tables: strided copies, rows by index, operations along one axis. */
 
 #include "common.h"
+#include "sparsemax.h"
 
 #include "optimize_begin.inc"
 
@@ -78,6 +79,10 @@ static void mirt__common_scan_block(const mirt__scan *s, int64_t place, int64_t 
     float most[MIRT__REDUCE_COLUMNS];
     int32_t best[MIRT__REDUCE_COLUMNS];
     const bool extreme = s->kind == MIRT__ARGMAX || s->kind == MIRT__ARGMIN, back = s->kind == MIRT__CUMSUM_BACK;
+    if (s->kind == MIRT__SPARSEMAX) {
+        for (int64_t j = 0; j < width; j++) mirt__sparsemax_line(s, place + j);
+        return;
+    }
     for (int64_t j = 0; j < width; j++) {
         most[j] = extreme ? s->x[place + j] : 0;
         best[j] = 0;

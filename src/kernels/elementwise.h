@@ -177,7 +177,8 @@
     X(SPARSE_PLUS, sparse_plus, false, COPY, ADD, 0) \
     X(SPARSE_SIGMOID, sparse_sigmoid, false, COPY, ADD, 0) \
     X(SQUAREPLUS, squareplus, false, COPY, ADD, 0) \
-    X(TANH_SHRINK, tanh_shrink, false, COPY, ADD, 0)
+    X(TANH_SHRINK, tanh_shrink, false, COPY, ADD, 0) \
+    X(SPARSEMAX, sparsemax, false, COPY, ADD, 0)
 
 /* Cases of a switch over mirt_activation_kind that are no elementwise kinds, so that the compiler reports one without a
    case. */
@@ -195,6 +196,7 @@
     case MIRT_SPARSE_SIGMOID: \
     case MIRT_SQUAREPLUS: \
     case MIRT_TANH_SHRINK: \
+    case MIRT_SPARSEMAX: \
     case MIRT__ACTIVATION_COUNT: break
 
 /* X(number, ID, label, public function) of the other kinds that files store; NONE: recorded by gradients alone. */
@@ -203,7 +205,7 @@
     X(2, REDUCE_MAX, reduce_max, 0) X(3, REDUCE_MIN, reduce_min, 0)
 #define MIRT__SCAN_LIST(X) \
     X(0, ARGMAX, argmax, 0) X(1, ARGMIN, argmin, 0) X(2, CUMSUM, cumsum, 0) \
-    X(3, CUMSUM_BACK, scan, NONE)
+    X(3, CUMSUM_BACK, scan, NONE) X(4, SPARSEMAX, sparsemax, 0)
 
 #define MIRT__KIND_ENUM(number, id, ...) MIRT__##id = number,
 typedef enum mirt__unary_kind { MIRT__UNARY_LIST(MIRT__KIND_ENUM) } mirt__unary_kind;

@@ -2,6 +2,26 @@
 
 #include "reference.h"
 
+/* The threshold is the greatest of (sum - 1) / count of the numbers from each x on upwards. */
+static void mirt__ref_sparsemax(const mirt__scan *s, int64_t first) {
+    double threshold = -INFINITY;
+    for (int64_t i = 0; i < s->n; i++) {
+        double sum = -1, count = 0;
+        for (int64_t j = 0; j < s->n; j++) {
+            const mirt__real x = s->x[first + j * s->inner];
+            if (x >= s->x[first + i * s->inner]) {
+                sum += x;
+                count++;
+            }
+        }
+        threshold = fmax(threshold, sum / count);
+    }
+    for (int64_t i = 0; i < s->n; i++) {
+        const int64_t at = first + i * s->inner;
+        ((mirt__real *)s->y)[at] = (mirt__real)fmax(s->x[at] - threshold, 0);
+    }
+}
+
 MIRT__LIB void mirt__ref_scan(const mirt__scan *s) {
     for (int64_t at = 0; at < s->outer * s->inner; at++) {
         const int64_t first = at / s->inner * s->n * s->inner + at % s->inner;
@@ -15,6 +35,7 @@ MIRT__LIB void mirt__ref_scan(const mirt__scan *s) {
             if (s->kind == MIRT__ARGMIN ? x < most : x > most) best = i;
             if (s->kind == MIRT__CUMSUM || back) ((mirt__real *)s->y)[place] = (mirt__real)sum;
         }
+        if (s->kind == MIRT__SPARSEMAX) mirt__ref_sparsemax(s, first);
         if (s->kind == MIRT__ARGMAX || s->kind == MIRT__ARGMIN) ((int32_t *)s->y)[at] = (int32_t)best;
     }
 }

@@ -242,7 +242,7 @@ typedef struct mirt__scan {
     mirt__scan_kind kind;
     int64_t outer, n, inner;
     const mirt__real *x;
-    /* argmax, argmin: int32 [outer, inner], the first position of the extreme; cumsum: like x, one chain of
+    /* argmax, argmin: int32 [outer, inner], the first position of the extreme; cumsum, sparsemax: like x, one chain of
        additions */
     void *y;
 } mirt__scan;

@@ -299,6 +299,7 @@ MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tenso
     case MIRT_SPARSE_SIGMOID: return mirt_sparse_sigmoid(x);
     case MIRT_SQUAREPLUS: return mirt_squareplus(x, 4);
     case MIRT_TANH_SHRINK: return mirt_tanh_shrink(x);
+    case MIRT_SPARSEMAX: return mirt_sparsemax(x, -1);
     default: break;
     }
     if (activation) return mirt__unary_op(activation->unary, x, activation->scale, 0);

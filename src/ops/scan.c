@@ -1,5 +1,5 @@
 #include "ops.h"
-/* Running sums along an axis. */
+/* Running sums, places of extremes and sparsemax along an axis. */
 
 /* scan: a.kind (mirt__scan_kind) along the family's axis. */
 
@@ -58,10 +58,21 @@ static mirt_tensor *mirt__scan_op(int kind, mirt_tensor *x, int axis) {
     return mirt__apply(MIRT__OP_scan, &a, &x, 1);
 }
 
-/* Only sums pass gradients on: places are int32. */
+/* Of sparsemax: dy minus its mean over what is not 0, there; 0 elsewhere. */
+MIRT__TRAINING mirt_tensor *mirt__sparsemax_gradient(mirt_tensor *y, mirt_tensor *dy, unsigned axes) {
+    mirt_tensor *zero = mirt__scalar_op(y->node->graph, 0), *one = mirt__scalar_op(y->node->graph, 1),
+                *kept = mirt__logic_op(MIRT__IS_LESS, zero, y),
+                *count = mirt__reduce_op(MIRT__REDUCE_SUM, mirt__where_op(kept, one, zero), axes, true),
+                *sum = mirt__reduce_op(MIRT__REDUCE_SUM, mirt__where_op(kept, dy, zero), axes, true);
+    return mirt__where_op(kept, mirt__binary_op(MIRT__SUBTRACT, dy, mirt__binary_op(MIRT__DIVIDE, sum, count)), zero);
+}
+
+/* Places are int32, through which no gradient passes. */
 MIRT__TRAINING void mirt__scan_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    const int kind = node->a.kind == MIRT__CUMSUM ? MIRT__CUMSUM_BACK : MIRT__CUMSUM;
-    dx[0] = mirt__scan_op(kind, dy[0], MIRT__OF(&node->a, axis)->axis);
+    const int kind = node->a.kind == MIRT__CUMSUM ? MIRT__CUMSUM_BACK : MIRT__CUMSUM,
+              axis = MIRT__OF(&node->a, axis)->axis;
+    dx[0] = node->a.kind == MIRT__SPARSEMAX ? mirt__sparsemax_gradient(node->out[0], dy[0], 1u << axis)
+                                            : mirt__scan_op(kind, dy[0], axis);
 }
 
 MIRT__OP_ROW(scan, mirt__scan_shape, mirt__scan_run,
@@ -69,4 +80,5 @@ MIRT__OP_ROW(scan, mirt__scan_shape, mirt__scan_run,
 
 MIRT_API mirt_tensor *mirt_argmax(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__ARGMAX, x, axis); }
 MIRT_API mirt_tensor *mirt_argmin(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__ARGMIN, x, axis); }
+MIRT_API mirt_tensor *mirt_sparsemax(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__SPARSEMAX, x, axis); }
 MIRT_API mirt_tensor *mirt_cumsum(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__CUMSUM, x, axis); }

@@ -28,6 +28,19 @@ def grid(seed, shape):
     return ((x.astype(np.int64) - 8) / 4.0).astype(np.float32).reshape(shape)
 
 
+def sparsemax(x, axis=-1):
+    """Keras's lines but for the sum at the threshold: 3.15 adds up all cumulative sums above it, so that its values sum
+    to 1 only where one number is left."""
+    import tensorflow as tf
+
+    ordered = tf.sort(x, direction="DESCENDING", axis=axis)
+    rank = tf.cumsum(tf.ones_like(x), axis=axis)
+    support = ordered - (tf.cumsum(ordered, axis=axis) - 1) / rank > 0
+    count = tf.reduce_sum(tf.cast(support, x.dtype), axis=axis, keepdims=True)
+    threshold = (tf.reduce_sum(tf.where(support, ordered, 0), axis=axis, keepdims=True) - 1) / count
+    return tf.maximum(x - threshold, 0)
+
+
 def c_array(kind, name, values, form="%.9g"):
     """One C array definition, wrapped at 120 columns."""
     lines, line = [], "   "

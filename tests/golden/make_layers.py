@@ -9,7 +9,7 @@ import tensorflow as tf
 import torch
 from keras import layers as L
 
-from formula import uniform
+from formula import sparsemax, uniform
 
 keras.config.set_floatx("float64")
 keras.config.set_dtype_policy("float64")
@@ -221,6 +221,8 @@ for name in COMPOSED.split():
 CASES["rms_normalization"] = (L.RMSNormalization(), IMAGE)
 CASES["rms_normalization axes"] = (L.RMSNormalization(axis=[-2, -1], epsilon=0.01), IMAGE)
 CASES["auto contrast"] = (double(L.AutoContrast(value_range=(-0.5, 1.5))), IMAGE)
+
+CASES["activation sparsemax"] = (L.Activation(sparsemax), (8,))
 
 
 def summary(name, array, trainable=True):

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from formula import c_array, grid, uniform
+from formula import c_array, grid, sparsemax, uniform
 
 keras.config.set_floatx("float64")
 
@@ -114,6 +114,8 @@ add("hard_shrink_threshold", lambda x: keras.activations.hard_shrink(x, threshol
 add("soft_shrink_threshold", lambda x: keras.activations.soft_shrink(x, threshold=1.25), flat, scale=4)
 add("squareplus_b", lambda x: ops.squareplus(x, b=0.5), flat, scale=4)
 add("threshold", lambda x: keras.activations.threshold(x, 0.25, -1.5), flat)
+add("sparsemax", sparsemax, (3, 8))
+add("sparsemax_axis", lambda x: sparsemax(x, axis=1), (3, 4, 2))
 text.append("\nstatic const golden_tensor golden_tensor_cases[] = {\n%s\n};\n" % ",\n".join(rows))
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "tensors.h"), "w") as out:
     out.write("".join(text) + "\n#endif\n")
