@@ -198,6 +198,11 @@ WRONG(add_null, two(mirt_add_layer, w->image, NULL, 3))
 WRONG(add_none, two(mirt_add_layer, w->image, w->image, 0))
 WRONG(add_many, two(mirt_add_layer, w->image, w->image, 9))
 WRONG(add_foreign, two(mirt_add_layer, w->row, w->foreign, 2))
+WRONG(dot_rows, mirt_dot(w->row, w->row, &(mirt_dot_desc){.axes = {1, -2}}))
+WRONG(dot_sizes, mirt_dot(w->image, w->row, NULL))
+WRONG(dot_axes, mirt_dot(w->row, w->row, &(mirt_dot_desc){.axes = {2, 1}}))
+WRONG(dot_null, mirt_dot(w->row, NULL, NULL))
+WRONG(dot_rank, mirt_dot(mirt_dot(w->image, w->image, NULL), mirt_dot(w->image, w->image, NULL), NULL))
 WRONG(subtract_three, two(mirt_subtract_layer, w->image, w->image, 3))
 WRONG(concatenate_shapes, joined(w->image, w->row, -1))
 WRONG(concatenate_axis, joined(w->row, w->row, 2))
@@ -302,6 +307,11 @@ static const struct {
     {wrong_add_none, NULL},
     {wrong_add_many, "add: takes 1 or more tensors, not 9"},
     {wrong_add_foreign, "add: one of its tensors belongs to another model"},
+    {wrong_dot_rows, "dot: axis is -2; it must name one of 2 axes other than that of the rows"},
+    {wrong_dot_sizes, "dot: axis 3 of (rows, 4, 5, 3) and axis 1 of (rows, 4) differ in size"},
+    {wrong_dot_axes, "dot: axis is 2; it must name one of 2 axes"},
+    {wrong_dot_null, "dot: tensor number 2 of 2 is NULL"},
+    {wrong_dot_rank, "dot_2: takes two tensors (rows, ...) that have at most 6 axes"},
     {wrong_subtract_three, "subtract: takes 2 tensors, not 3"},
     {wrong_concatenate_shapes, "concatenate: (rows, 4, 5, 3) and (rows, 4) differ"},
     {wrong_concatenate_axis, "concatenate: "},

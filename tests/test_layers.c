@@ -288,6 +288,16 @@ MERGE(maximum, mirt_maximum_layer(in, 3))
 MERGE(minimum, mirt_minimum_layer(in, 3))
 MERGE(concatenate, mirt_concatenate(in, 3, -1))
 MERGE(concatenate_axis, mirt_concatenate(in, 2, 1))
+static mirt_tensor *dot(mirt_tensor *const *in, int first, int second, bool normalize) {
+    ZEROED(mirt_dot_desc, d);
+    d.axes[0] = first;
+    d.axes[1] = second;
+    d.normalize = normalize;
+    return mirt_dot(in[0], in[1], &d);
+}
+MERGE(dot, mirt_dot(in[0], in[1], NULL))
+MERGE(dot_pixels, dot(in, 2, 0, true))
+MERGE(dot_axes, dot(in, 1, -1, false))
 static mirt_tensor *row_add_broadcast(mirt_tensor *x) {
     mirt_tensor *in[2];
     in[0] = x;
@@ -418,6 +428,9 @@ static const struct {
     {"rms_normalization axes", row_rms_norm_axes},
     {"auto contrast", row_auto_contrast},
     {"activation sparsemax", act_sparsemax},
+    {"dot", row_dot},
+    {"dot pixels", row_dot_pixels},
+    {"dot axes", row_dot_axes},
 };
 
 /* >>against Keras */

@@ -60,7 +60,7 @@ static mirt_array array(void) { return mirt_make_array(numbers, MIRT_FLOAT32, MI
     X(mirt_reshape_layer(x, MIRT_SHAPE(32))) X(mirt_permute(x, MIRT_SHAPE(2, 1, 3))) \
     X(mirt_concatenate(pair, 2, -1)) X(mirt_add_layer(pair, 2)) X(mirt_subtract_layer(pair, 2)) \
     X(mirt_multiply_layer(pair, 2)) X(mirt_average_layer(pair, 2)) X(mirt_maximum_layer(pair, 2)) \
-    X(mirt_minimum_layer(pair, 2)) X(mirt_random_flip(x, NULL)) \
+    X(mirt_minimum_layer(pair, 2)) X(mirt_dot(x, y, NULL)) X(mirt_random_flip(x, NULL)) \
     X(mirt_resizing(x, &(mirt_augmentation){.height = 3})) \
     X(mirt_custom_layer(&gallery_layer, &x, 1, &config, NULL)) \
     X(mirt_resizing(x, &(mirt_augmentation){ .height = 3, .interpolation = MIRT_BICUBIC}))

@@ -369,6 +369,12 @@ typedef struct mirt_rms_norm_desc {
     const char *name;
 } mirt_rms_norm_desc;
 
+typedef struct mirt_dot_desc {
+    int axes[2];    /* of the two tensors, counted as for mirt_argmax; {k, 0}: k of both; default: the last ones */
+    bool normalize; /* to unit length along the axes first: cosines */
+    const char *name;
+} mirt_dot_desc;
+
 typedef struct mirt_group_norm_desc {
     int groups;     /* of channels; default 32; -1: one per channel, which is instance normalization */
     float epsilon;  /* default 1e-3 */
@@ -513,6 +519,10 @@ MIRT_API mirt_tensor *mirt_multiply_layer(mirt_tensor *const *in, int count);
 MIRT_API mirt_tensor *mirt_average_layer(mirt_tensor *const *in, int count);
 MIRT_API mirt_tensor *mirt_maximum_layer(mirt_tensor *const *in, int count);
 MIRT_API mirt_tensor *mirt_minimum_layer(mirt_tensor *const *in, int count);
+/* Sums of products along one axis of each: (rows, the other axes of a, those of b), or (rows, 1) where none is left.
+   Takes rows * (all of a but its axis) * b numbers while it does. MIRT_E_SHAPE: the axes differ in size, name that of
+   the rows, or more than MIRT_MAX_RANK are left. Keras: Dot. NULL desc: all defaults. */
+MIRT_API mirt_tensor *mirt_dot(mirt_tensor *a, mirt_tensor *b, const mirt_dot_desc *desc);
 /* The name of the model's next layer, for those whose description has none: valid UTF-8 without '/', copied.
    Keras: layer(name=...). */
 MIRT_API void mirt_next_name(mirt_model *model, const char *name);

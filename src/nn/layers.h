@@ -21,7 +21,7 @@
     X(auto_contrast) X(equalization) X(random_sharpness) X(random_gaussian_blur) X(random_color_jitter) \
     X(rand_augment) \
     X(batch_norm) X(layer_norm) X(rms_norm) X(group_norm) X(unit_normalization) \
-    X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate)
+    X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate) X(dot)
 
 #define MIRT__LAYER_NUMBER(name) MIRT__NUMBER_OF_LAYER_##name,
 enum { MIRT__LAYER_LIST(MIRT__LAYER_NUMBER) MIRT__LAYER_COUNT };
@@ -81,6 +81,8 @@ MIRT__LIB bool mirt__layer_takes_images(const mirt_tensor *x);
 MIRT__LIB int mirt__layer_axis(const mirt_tensor *x, int axis);
 /* x with the axes whose bits are set in `axes` last, all in their order; `back`: the inverse. */
 MIRT__LIB mirt_tensor *mirt__axes_last(mirt_tensor *x, unsigned axes, bool back);
+/* x divided by its Euclidean norm along `axis`, or by the square root of `least`, where the norm is less than that. */
+MIRT__LIB mirt_tensor *mirt__unit_length(mirt_tensor *x, int axis, float least);
 /* Creates a trainable variable with its description's initializer (set if it is the default), regularizer and
    constraint. */
 MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape,

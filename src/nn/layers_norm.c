@@ -183,13 +183,16 @@ static mirt_tensor *mirt__group_norm_build(mirt__layer *layer, mirt_tensor *x) {
     return good ? mirt__group_norm_op(x, groups, d->epsilon, gamma, beta) : NULL;
 }
 
+MIRT__LIB mirt_tensor *mirt__unit_length(mirt_tensor *x, int axis, float least) {
+    mirt_tensor *squares = mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__SQUARE, x, 0, 0), 1u << axis, true);
+    squares = mirt__unary_op(MIRT__CLIP, squares, least, INFINITY);
+    return mirt__binary_op(MIRT__MULTIPLY, x, mirt__unary_op(MIRT__RSQRT, squares, 0, 0));
+}
+
+/* Keras's epsilon of 1e-12 is the smallest norm. */
 static mirt_tensor *mirt__unit_normalization_build(mirt__layer *layer, mirt_tensor *x) {
     const int axis = mirt__layer_axis(x, *(const int *)layer->desc);
-    if (!axis) return NULL;
-    mirt_tensor *squares = mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__SQUARE, x, 0, 0), 1u << axis, true);
-    /* Keras's epsilon of 1e-12 is the smallest norm. */
-    squares = mirt__unary_op(MIRT__CLIP, squares, 1e-24f, INFINITY);
-    return mirt__binary_op(MIRT__MULTIPLY, x, mirt__unary_op(MIRT__RSQRT, squares, 0, 0));
+    return axis ? mirt__unit_length(x, axis, 1e-24f) : NULL;
 }
 
 #define MIRT__NORM_FIELDS(desc) \

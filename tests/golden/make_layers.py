@@ -223,6 +223,9 @@ CASES["rms_normalization axes"] = (L.RMSNormalization(axis=[-2, -1], epsilon=0.0
 CASES["auto contrast"] = (double(L.AutoContrast(value_range=(-0.5, 1.5))), IMAGE)
 
 CASES["activation sparsemax"] = (L.Activation(sparsemax), (8,))
+CASES["dot"] = (merge(L.Dot(axes=1), 2), (5,))
+CASES["dot pixels"] = (merge(L.Dot(axes=2, normalize=True), 2), IMAGE)
+CASES["dot axes"] = (merge(L.Dot(axes=(1, -1)), 2), (3, 3))
 
 
 def summary(name, array, trainable=True):
