@@ -5,6 +5,8 @@ import struct
 
 import numpy as np
 
+from spec import numbers
+
 
 def draw_weight(random, path, shape):
     name = path.split("/")[-1]
@@ -12,7 +14,7 @@ def draw_weight(random, path, shape):
     if "kernel" in name:
         fan = int(np.prod(shape[:2])) if name == "depthwise_kernel" else int(np.prod(shape[:-1]))
         values = normal(1.2 / np.sqrt(max(fan, 1)))
-    elif name == "gamma":
+    elif name in ("gamma", "scale"):
         values = random.uniform(0.5, 1.5, shape) * random.choice([-1.0, 1.0, 1.0], shape)
     elif name == "moving_variance":
         values = random.uniform(0.5, 2, shape)
@@ -25,7 +27,7 @@ def draw_weight(random, path, shape):
 
 def draw_labels(random, out, rows, soft):
     shape, loss = out["shape"], out["loss"]
-    if loss == "sparse_categorical_crossentropy":
+    if numbers(loss):
         return random.randint(0, shape[-1], [rows] + shape[:-1]).astype(np.int32)
     if loss == "kl_divergence" or "categorical" in loss:
         if soft and random.random_sample() < 0.3:  # labels that are probabilities; weights of classes need one-hot ones

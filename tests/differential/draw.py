@@ -34,6 +34,7 @@ ACTIVATIONS = [
     "sparse_sigmoid",
     "squareplus",
     "tanh_shrink",
+    "sparsemax",
 ]
 WIDTHS = [1, 2, 3, 4, 5, 6, 8, 9, 16, 17]  # around the width of a vector, too
 MERGES = ["add", "multiply", "average", "maximum", "minimum", "subtract"]
@@ -91,7 +92,7 @@ class Drawing:
         kind = self.pick(ACTIVATIONS)
         if kind == "exponential" and any(l.get("activation") == kind for l in self.spec["layers"]):
             return "mish"  # an exponential of one overflows
-        return "tanh" if kind in ("softmax", "log_softmax") and last < 2 else kind
+        return "tanh" if kind in ("softmax", "log_softmax", "sparsemax") and last < 2 else kind
 
     def with_bias(self, last, *kernels, rank=4):
         """The attributes that layers with a kernel have in common."""
@@ -326,6 +327,11 @@ class Drawing:
         if axes and count([self.shape()[i - 1] for i in axes]) > 2:
             self.add("layer_norm", self.shape(), axes=0, axis=axes, epsilon=0.01, center=True, scale=True)
 
+    def rms_norm(self):
+        axes = list(range(self.random.randint(1, len(self.shape())), len(self.shape()) + 1))  # Keras fails at others
+        if count([self.shape()[i - 1] for i in axes]) > 2:
+            self.add("rms_norm", self.shape(), axis=axes, epsilon=self.pick([1e-6, 1e-2]))
+
     def group_norm(self):
         channels = self.shape()[-1]
         groups = self.pick([g for g in range(1, channels + 1) if channels % g == 0] + [-1])
@@ -379,7 +385,9 @@ class Drawing:
         self.add("dropout", self.shape(), rate=0.0)
 
     def activate(self):
-        kind = self.pick(["activation", "activation", "relu", "leaky_relu", "elu", "prelu", "softmax"])
+        kind = self.pick(
+            ["activation", "activation", "relu", "leaky_relu", "elu", "prelu", "softmax", "threshold", "glu"]
+        )
         last, shape = self.shape()[-1], self.shape()
         if kind == "activation":
             self.add(kind, shape, activation=self.activation(last))
@@ -393,6 +401,11 @@ class Drawing:
             )
         elif kind == "leaky_relu":
             self.add(kind, shape, slope=self.pick([0.3, 0.1]))
+        elif kind == "threshold":
+            self.add(kind, shape, threshold=self.pick([0.0, 0.25]), value=self.pick([0.0, -0.5]))
+        elif kind == "glu":
+            if last % 2 == 0:
+                self.add(kind, list(shape[:-1]) + [last // 2])
         elif kind == "elu":
             self.add(kind, shape, alpha=self.pick([1.0, 0.5]))
         elif kind == "prelu":
@@ -450,9 +463,22 @@ class Drawing:
             )
             self.add("multiply", x[1], [x[0], self.at[0]])
 
+    def dot(self, x):
+        """The product with another tensor along axes of one size, if there are some."""
+        a, b = x[1], self.shape()
+        axes = [(i + 1, j + 1) for i in range(len(a)) for j in range(len(b)) if a[i] == b[j]]
+        axes = [(i, j) for i, j in axes if count(a) * count(b) <= MOST * a[i - 1] ** 2 and len(a) + len(b) <= 7]
+        if axes:
+            i, j = self.pick(axes)
+            rest = list(a[: i - 1] + a[i:] + b[: j - 1] + b[j:])
+            self.add("dot", rest or [1], [x[0], self.at[0]], axes=[i, j], normalize=a[i - 1] > 1 and self.chance(0.5))
+        return axes
+
     def join(self, x):
         """Merges the current tensor with another one."""
         a, b = x[1], self.shape()
+        if self.chance(0.15) and self.dot(x):
+            return
         if a == b and self.chance(0.8):
             names = [x[0], self.at[0]]
             self.random.shuffle(names)
@@ -481,6 +507,7 @@ class Drawing:
             self.reshape,
             self.group_norm,
             self.other_layer_norm,
+            self.rms_norm,
             self.pick([self.unit_normalization, self.softmax_axis, self.quiet]),
         ]
         if len(self.shape()) == 3:
@@ -544,6 +571,8 @@ class Drawing:
             last = self.pick(["sigmoid", "softplus"])  # rates are positive
         if "crossentropy" in loss or loss == "kl_divergence":
             last = "sigmoid" if "binary" in loss else "softmax"
+        if loss == "categorical_generalized_cross_entropy":
+            last = "softmax"
         if from_logits and "crossentropy" in loss:
             last = "linear"
         options = {}
@@ -551,6 +580,8 @@ class Drawing:
             options["label_smoothing"] = 0.125
         if loss.startswith("sparse") and self.chance(0.2):
             options["ignore_class"] = 1
+        if loss == "categorical_generalized_cross_entropy":
+            options["q"] = self.pick([0.5, 0.3, 0.9])
         self.add("dense", list(self.shape()[:-1]) + [classes], units=classes, use_bias=True, activation=last)
         self.spec["outputs"].append({"layer": self.at[0], "loss": loss, "shape": list(self.shape()), **options})
         self.at = x
@@ -575,7 +606,7 @@ def draw(seed, variation=0):
             * 2
             + ["huber", "log_cosh", "kl_divergence", "cosine_similarity"]
             + ["binary_focal_crossentropy", "categorical_focal_crossentropy"]
-            + ["poisson"]
+            + ["poisson", "categorical_generalized_cross_entropy"]
         )
         d.head(loss, from_logits)
     draw_training(d, from_logits)

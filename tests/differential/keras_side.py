@@ -122,6 +122,7 @@ MAKERS = {
         name=name,
         **regularizers(l)
     ),
+    "rms_norm": lambda l, w, name: L.RMSNormalization(axis=l["axis"], epsilon=l["epsilon"], name=name),
     "normalization": lambda l, w, name: L.Normalization(mean=l["mean"], variance=l["variance"], name=name),
     "rescaling": lambda l, w, name: L.Rescaling(l["scale"], l["offset"], name=name),
     "dropout": lambda l, w, name: L.Dropout(l["rate"], name=name),
@@ -147,6 +148,9 @@ MAKERS = {
     "gaussian_noise": lambda l, w, name: L.GaussianNoise(l["rate"], name=name),
     "spatial_dropout2d": lambda l, w, name: L.SpatialDropout2D(l["rate"], name=name),
     "activity_regularization": lambda l, w, name: L.ActivityRegularization(l["l1"], l["l2"], name=name),
+    "threshold": lambda l, w, name: L.Activation(kinks.threshold(l["threshold"], l["value"], w), name=name),
+    "glu": lambda l, w, name: L.Lambda(keras.activations.glu, name=name),
+    "dot": lambda l, w, name: L.Dot(axes=l["axes"], normalize=l["normalize"], name=name),
     "concatenate": lambda l, w, name: L.Concatenate(axis=l["axis"], name=name),
     "add": lambda l, w, name: L.Add(name=name),
     "subtract": lambda l, w, name: L.Subtract(name=name),
@@ -191,7 +195,7 @@ def make_optimizer(o, schedule):
 
 def make_loss(out, from_logits, reduction):
     name = "".join({"kl": "KL"}.get(word, word.capitalize()) for word in out["loss"].split("_"))
-    options = {k: out[k] for k in ("label_smoothing", "ignore_class") if k in out}
+    options = {k: out[k] for k in ("label_smoothing", "ignore_class", "q") if k in out}
     if "crossentropy" in out["loss"]:
         options["from_logits"] = from_logits
     return getattr(keras.losses, name)(reduction=reduction, **options)

@@ -4,11 +4,15 @@ Rounding may move a number to the other side of such a point, and then a gradien
 does. Models whose data come that near in float64 are drawn anew."""
 
 import os
+import sys
 
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
 import keras
 import numpy as np
 import tensorflow as tf
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden"))
+import formula
 
 POINTS = {"relu": [0], "relu6": [0, 6], "leaky_relu": [0], "hard_sigmoid": [-3, 3], "hard_swish": [-3, 3], "selu": [0],
           "hard_shrink": [-0.5, 0.5], "hard_tanh": [-1, 1], "soft_shrink": [-0.5, 0.5], "sparse_sigmoid": [-1, 1]}
@@ -35,6 +39,8 @@ class Watch:
 def activation(kind, watch):
     if kind == "gelu_approximate":
         return lambda x: keras.activations.gelu(x, approximate=True)
+    if kind == "sparsemax":
+        return sparsemax(watch)
     function = keras.activations.get(kind)
     if kind not in POINTS:
         return function
@@ -42,6 +48,25 @@ def activation(kind, watch):
     def watched(x):
         watch.points(x, POINTS[kind])
         return function(x)
+
+    return watched
+
+
+def threshold(at, value, watch):
+    def watched(x):
+        watch.points(x, [at])
+        return keras.activations.threshold(x, at, value)
+
+    return watched
+
+
+def sparsemax(watch):
+    def watched(x):
+        y = formula.sparsemax(x)
+        if watch.on and hasattr(x, "numpy"):
+            above = np.max(np.where(np.asarray(y) > 0, np.asarray(x - y), -np.inf), axis=-1, keepdims=True)
+            watch.note(np.asarray(x) - above, np.asarray(x))
+        return y
 
     return watched
 

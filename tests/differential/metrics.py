@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import random
 from case import Case, compare
-from spec import line
+from spec import line, numbers
 
 LIMIT = 2e-6  # of the metric, or of 1: counts are exact; Keras divides them, and adds up areas, in float32
 CLASSES = {
@@ -43,7 +43,7 @@ def keras_metric(m, loss, units):
     if kind == "accuracy":
         kind = (
             "sparse_categorical_accuracy"
-            if loss.startswith("sparse")
+            if numbers(loss)
             else "binary_accuracy" if units == 1 else "categorical_accuracy"
         )
     if kind in CLASSES:
@@ -55,16 +55,16 @@ def keras_metric(m, loss, units):
     if kind == "fbeta_score":
         return M.FBetaScore(average=m["average"], beta=m["beta"], threshold=m.get("threshold"))
     if kind == "io_u":
-        make = M.IoU if loss.startswith("sparse") else M.OneHotIoU
-        more = {"sparse_y_pred": False} if loss.startswith("sparse") else {}
+        make = M.IoU if numbers(loss) else M.OneHotIoU
+        more = {"sparse_y_pred": False} if numbers(loss) else {}
         return make(units, [m["class_id"]], dtype="float64", **more)
     if kind == "loss":
         return getattr(M, LOSSES[m["loss"]])()
     if kind == "mean_io_u" and units == 1:
         return M.BinaryIoU(threshold=threshold, dtype="float64")
     if kind == "mean_io_u":
-        make = M.MeanIoU if loss.startswith("sparse") else M.OneHotMeanIoU
-        more = {"sparse_y_pred": False} if loss.startswith("sparse") else {}
+        make = M.MeanIoU if numbers(loss) else M.OneHotMeanIoU
+        more = {"sparse_y_pred": False} if numbers(loss) else {}
         return make(units, ignore_class=m.get("ignore_class"), dtype="float64", **more)
     if kind == "binary_accuracy":
         return M.BinaryAccuracy(threshold=threshold)
@@ -89,7 +89,7 @@ def value(m, loss, labels, predictions, weights=None):
     keras.config.set_floatx("float32")
     keras.config.set_dtype_policy("float32")
     metric = keras_metric(m, loss, predictions.shape[-1])
-    sparse = loss.startswith("sparse") and "sparse" not in m["kind"]
+    sparse = numbers(loss) and "sparse" not in m["kind"]
     if sparse and m["kind"] not in ("accuracy", "mean_io_u", "io_u", "loss"):
         labels = np.eye(predictions.shape[-1], dtype=np.float32)[labels]
     metric.update_state(labels, predictions, **({"sample_weight": weights} if m.get("weighted") else {}))

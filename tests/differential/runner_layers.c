@@ -9,7 +9,7 @@ static const char *const activations[] = {"linear",       "relu",       "sigmoid
                                           "hard_sigmoid", "hard_swish", "softplus", "selu", "mish", "softsign",
                                           "exponential",  "log_softmax", "gelu_approximate", "celu", "glu",
                                           "hard_shrink", "hard_tanh", "log_sigmoid", "soft_shrink", "sparse_plus",
-                                          "sparse_sigmoid", "squareplus", "tanh_shrink", NULL};
+                                          "sparse_sigmoid", "squareplus", "tanh_shrink", "sparsemax", NULL};
 static const char *const paddings[] = {"valid", "same", NULL};
 
 static mirt_activation_kind get_activation(const item *it) {
@@ -233,6 +233,16 @@ static mirt_layer_norm_desc layer_norm_desc(const item *it) {
 }
 DESCRIBED(layer_norm, mirt_layer_norm_desc, layer_norm_desc)
 
+static mirt_rms_norm_desc rms_norm_desc(const item *it) {
+    mirt_rms_norm_desc d;
+    double axis[MIRT_MAX_RANK];
+    memset(&d, 0, sizeof d);
+    for (int i = get_list(it, "axis", axis, MIRT_MAX_RANK) - 1; i >= 0; i--) d.axis |= 1 << (int)axis[i];
+    d.epsilon = get_float(it, "epsilon", 0);
+    return d;
+}
+DESCRIBED(rms_norm, mirt_rms_norm_desc, rms_norm_desc)
+
 static mirt_group_norm_desc group_norm_desc(const item *it) {
     mirt_group_norm_desc d;
     memset(&d, 0, sizeof d);
@@ -300,6 +310,17 @@ static mirt_prelu_desc prelu_desc(const item *it) {
 }
 DESCRIBED(prelu, mirt_prelu_desc, prelu_desc)
 
+LAYER(glu, mirt_activation(x, MIRT_GLU))
+LAYER(threshold, mirt_threshold(x, get_float(it, "threshold", 0), get_float(it, "value", 0)))
+
+static mirt_tensor *dot(const item *it, mirt_tensor **in, int num_in) {
+    mirt_dot_desc d;
+    memset(&d, 0, sizeof d);
+    get_pair(it, "axes", d.axes);
+    d.normalize = get_bool(it, "normalize", false);
+    return (void)num_in, mirt_dot(in[0], in[1], &d);
+}
+
 static mirt_tensor *concatenate(const item *it, mirt_tensor **in, int num_in) {
     return mirt_concatenate(in, num_in, get_int(it, "axis", -1));
 }
@@ -329,6 +350,7 @@ static const struct {
               {"center_crop", center_crop},
               {"batch_norm", batch_norm},
               {"layer_norm", layer_norm},
+              {"rms_norm", rms_norm},
               {"group_norm", group_norm},
               {"adaptive_average_pool2d", adaptive_average_pool2d},
               {"unit_normalization", unit_normalization},
@@ -348,6 +370,9 @@ static const struct {
               {"elu", elu},
               {"softmax", softmax},
               {"prelu", prelu},
+              {"threshold", threshold},
+              {"glu", glu},
+              {"dot", dot},
               {"concatenate", concatenate},
               {"add", add},
               {"subtract", subtract},

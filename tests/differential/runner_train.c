@@ -213,6 +213,7 @@ static void compile(run *r) {
         mirt_loss_options *o = &c.loss_options[count];
         c.losses[count++] = (mirt_loss)get_name(out, "loss", losses, 0);
         o->label_smoothing = get_float(out, "label_smoothing", 0);
+        o->q = get_float(out, "q", 0);
         o->ignore_class = get_int(out, "ignore_class", 0);
         o->has_ignore_class = o->ignore_class != 0;
     }
@@ -270,7 +271,9 @@ static void read_data(run *r) {
         r->data.x[r->inputs++] = read_array(r, file, get_shape(it, "shape"), get_name(it, "dtype", dtypes, 0));
     }
     for (const item *it = next_item(r->s, "output", NULL); it; it = next_item(r->s, "output", it)) {
-        const bool sparse = strncmp(get_text(it, "loss"), "sparse", 6) == 0;
+        const char *loss = get_text(it, "loss");
+        const bool sparse = strncmp(loss, "sparse", 6) == 0 ||
+                            strcmp(loss, "categorical_generalized_cross_entropy") == 0;
         mirt_shape shape = get_shape(it, "shape");
         char file[32];
         if (sparse) shape.rank--;

@@ -1,6 +1,11 @@
 """A drawn model as text, from which Keras and the C runner are built."""
 
 
+def numbers(loss):
+    """Whether the labels of a loss are class numbers."""
+    return loss in ("sparse_categorical_crossentropy", "categorical_generalized_cross_entropy")
+
+
 def text_of(value):
     if isinstance(value, bool):
         return str(int(value))

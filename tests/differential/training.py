@@ -1,6 +1,6 @@
 """Draws how a model is compiled and trained: optimizer, schedule, losses, metrics, weights, replicas."""
 
-from spec import SCHEDULES
+from spec import SCHEDULES, numbers
 
 STEPS = 5
 
@@ -81,7 +81,7 @@ def metrics_of(d, out):
             if len(out["shape"]) == 1 and units == 1
             else ["binary_accuracy", "mse"]
         )
-    if not loss.startswith("sparse"):
+    if not numbers(loss):
         return ["accuracy", "categorical_accuracy", "top_k_categorical_accuracy"]
     return ["accuracy", "sparse_categorical_accuracy", "sparse_top_k_categorical_accuracy"]
 
