@@ -57,12 +57,13 @@ static void mirt__rule_update(void *user, const mirt__where *where, mirt__range 
         const mirt__variable *v = &f->root->variable[i];
         const int64_t first = (int64_t)(v->offset / sizeof(mirt__real));
         const mirt__range own = mirt__overlap(&range, first, first + v->count);
-        u->begin = own.begin;
-        u->end = own.end;
-        if (!mirt__is_trained(v) || u->begin >= u->end) continue;
-        mirt__optimizer_variable(f->model, v, mirt__squares_of(f, i), f->rate, u);
-        mirt__unscale(f, u);
-        kernels->update(u, where);
+        mirt__update one = *u;
+        one.begin = own.begin;
+        one.end = own.end;
+        if (!mirt__is_trained(v) || one.begin >= one.end) continue;
+        mirt__optimizer_variable(f->model, v, mirt__squares_of(f, i), f->rate, &one);
+        if (f->model->config.optimizer.clipnorm > 0) mirt__unscale(f, &one);
+        kernels->update(&one, where);
     }
 }
 

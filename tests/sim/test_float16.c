@@ -221,6 +221,14 @@ static mirt_model *build_gates(mirt_strategy *s, const char *policy) {
     return compiled(m, policy, mirt_sgd(0.05f, 0.9f, false));
 }
 
+static const char *excluded; /* from weight decay, of the following */
+static mirt_model *build_decayed(mirt_strategy *s, const char *policy) {
+    mirt_optimizer o = mirt_sgd(0.05f, 0.9f, false);
+    o.weight_decay = 0.25f;
+    o.exclude_from_weight_decay = excluded;
+    return compiled(mirt_application(s, "mnist", NULL), policy, o);
+}
+
 typedef struct network {
     const char *name;
     mirt_model *(*build)(mirt_strategy *s, const char *policy);
@@ -307,6 +315,20 @@ static void check_training(const network *n, int steps) {
     free(one);
     free(plain);
     free(brain);
+}
+
+/* Gradients of weights that are updated one by one are made smaller once, too. */
+static void check_by_variable(void) {
+    const network decayed = {"with weight decay", build_decayed, false};
+    size_t count = 0, own;
+    excluded = NULL;
+    float *together = trained(&decayed, "gpu:0", "mixed_float16", 3, &count);
+    excluded = "none of these";
+    float *single = trained(&decayed, "gpu:0", "mixed_float16", 3, &own);
+    ok(together && single && own == count && memcmp(single, together, count * sizeof *single) == 0,
+       "weights that are updated one by one, as some may be excluded from decay, have the bits of all at once");
+    free(together);
+    free(single);
 }
 
 /* Whatever is stored, and whoever multiplies: the bits do not depend on the number of GPUs, and rounding is what it is
@@ -574,6 +596,7 @@ int main(void) {
     check_training(&mnist, small ? 3 : 20);
     check_training(&norms, small ? 4 : 15);
     check_training(&gates, small ? 3 : 10);
+    check_by_variable();
     check_choices(&gates, small ? 2 : 6);
     check_overflow(&norms, "gpu");
     if (!small) check_overflow(&mnist, "gpu:0,gpu:1");
