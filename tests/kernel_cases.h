@@ -702,7 +702,8 @@ static void constrain_run(const job *j, const mirt__kernels *k, const mirt__wher
 enum { U_KIND, U_COUNT, U_PARTS, U_COPIES, U_MOMENTUM, U_MORE, U_SHAPED };
 #define UPDATE_SHAPES(kind, name, kernel) \
     {kind, 1, 1, 1, 0, 0, 0}, {kind, 33, 2, 1, 0, 0, 1}, {kind, 100, 1, 2, 1, 0, 2}, {kind, 65, 3, 2, 1, 1, 0}, \
-    {kind, 1000, 5, 3, 1, 0, 1}, {kind, 70003, 4, 1, 1, 1, 2}, {kind, 15, 7, 1, 0, 1, 1}, {kind, 0, 1, 1, 1, 0, 1},
+    {kind, 1000, 5, 3, 1, 0, 1}, {kind, 70003, 4, 1, 1, 1, 2}, {kind, 15, 7, 1, 0, 1, 1}, {kind, 0, 1, 1, 1, 0, 1}, \
+    {kind, 47, 2, 1, 0, 1, 3},
 static const int32_t update_shapes[][MAX_NUMBERS] = {MIRT_OPTIMIZER_LIST(UPDATE_SHAPES) {SHAPE_END}};
 enum { U_SLOT = 1, U_AVERAGE = U_SLOT + 3, U_COPY }; /* buffers after a weight's */
 
@@ -757,7 +758,8 @@ static void update_args(const job *j, mirt__update *u) {
     }
     u->copies = s[U_COPIES];
     for (int copy = 0; copy < u->copies; copy++) u->weight[copy] = out_at(j, copy ? U_COPY + copy - 1 : 0);
-    if (!s[U_SHAPED]) return;
+    u->from_zero = s[U_SHAPED] == 3;
+    if (!s[U_SHAPED] || u->from_zero) return;
     u->shaped = true;
     u->scale = 0.7f;
     u->clip = s[U_SHAPED] == 1 ? 0.2f : 0;

@@ -85,7 +85,9 @@ static void check_optimizers(void) {
                                   mirt_lion(1e-3f),
                                   mirt_adadelta(1),
                                   mirt_schedule_free_adamw(2e-3f),
-                                  mirt_ftrl(0.05f)};
+                                  mirt_ftrl(0.05f),
+                                  mirt_lamb(0.05f),
+                                  mirt_lamb(0.05f)};
     optimizer[4].global_clipnorm = 0.5f;
     optimizer[5].clipnorm = 0.25f;
     optimizer[5].exclude_from_weight_decay = "bias";
@@ -100,6 +102,9 @@ static void check_optimizers(void) {
     optimizer[9].clipnorm = 0.25f;
     optimizer[11].use_ema = true;
     optimizer[12].weight_decay = 0.1f;
+    optimizer[17].clipnorm = 0.25f;
+    optimizer[17].weight_decay = 0.1f;
+    optimizer[17].use_ema = true;
     for (int i = 0; i < MIRT__COUNT(optimizer); i++) {
         char want[MIRT__SHA256_HEX];
         bool agree;

@@ -42,6 +42,10 @@ static mirt_optimizer optimizer_named(const char *name) {
         o.l2_shrinkage_regularization_strength = 0.0625f;
         o.beta = 0.5f;
     }
+    if (strcmp(name, "lamb clipnorm ema") == 0) {
+        o.beta_1 = 0.75f;
+        o.epsilon = 0.125f;
+    }
     if (strstr(name, "excluded")) {
         o.weight_decay = 0.5f;
         o.exclude_from_weight_decay = "gamma,bias";
@@ -209,6 +213,10 @@ static void check_constructors(void) {
     ok(ftrl.kind == MIRT_FTRL && ftrl.learning_rate == 0.5f && ftrl.initial_accumulator_value == 0.1f &&
            ftrl.beta == 0,
        "mirt_ftrl");
+    const mirt_optimizer lamb = mirt_lamb(0.5f);
+    ok(lamb.kind == MIRT_LAMB && lamb.learning_rate == 0.5f && lamb.beta_1 == 0.9f && lamb.beta_2 == 0.999f &&
+           lamb.epsilon == 1e-7f && lamb.weight_decay == 0,
+       "mirt_lamb");
 }
 
 /* Nadam's numbers are functions of the step; Keras multiplies the momentums up step by step. */
@@ -251,6 +259,24 @@ static void check_lean_updates(void) {
     if (m) mirt__optimizer_variable(m, &m->variable[0], 16, 0.5, &u);
     ok(good && u.shaped && u.scale == 0.5f && mirt__optimizer_norms(&o) && mirt__optimizer_by_variable(&o),
        "gradients are scaled from the norm on that is too large");
+    mirt_strategy_destroy(s);
+}
+
+/* A weight of norm 0, and one whose step has norm 0, go as far as Adam's step says, as in Keras. */
+static void check_zero_norms(void) {
+    const float zeros[6] = {0}, ones[2] = {1, 1};
+    float kernel[6] = {0}, bias[2] = {0};
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_model *m = golden_model(s, mirt_lamb(0.25f));
+    mirt_array x = mirt_make_array(zeros, MIRT_FLOAT32, MIRT_SHAPE(1, 3)),
+               y = mirt_make_array(ones, MIRT_FLOAT32, MIRT_SHAPE(1, 2));
+    bool good = m && mirt_set_weight(m, "dense/bias", zeros, 2) == MIRT_OK; /* its gradient is -1 */
+    good = good && mirt_train_step(m, x, y, NULL) == MIRT_OK && mirt_get_weight(m, "dense/bias", 0, bias, 2) == MIRT_OK;
+    good = good && mirt_get_weight(m, "dense/kernel", 0, kernel, 6) == MIRT_OK;
+    ok(good && fabsf(bias[0] - 0.25f) < 1e-5f && fabsf(bias[1] - 0.25f) < 1e-5f,
+       "Lamb: a weight of zeros goes as far as the rate: to %g", (double)bias[0]);
+    for (uint32_t i = 0; good && i < 6; i++) good = kernel[i] == golden_uniform(1, i);
+    ok(good, "Lamb: a weight without a gradient stays as it is");
     mirt_strategy_destroy(s);
 }
 
@@ -623,6 +649,12 @@ static void check_bad_ones(void) {
     o.l1_regularization_strength = 0;
     o.beta = (float)INFINITY;
     check_bad(s, o, "ftrl's beta is inf");
+    o = mirt_lamb(1e-3f);
+    o.beta_2 = 1;
+    check_bad(s, o, "lamb's beta_2 is 1; it must be in [0, 1)");
+    o.beta_2 = 0.5f;
+    o.amsgrad = true;
+    check_bad(s, o, "amsgrad is for Adam");
     o = mirt_adam(1e-3f);
     o.decay = mirt_cosine_decay(1e-3f, 0, 0);
     check_bad(s, o, "CosineDecay takes 0 steps");
@@ -711,6 +743,7 @@ int main(void) {
     check_set_schedule();
     check_averages();
     check_bad_ones();
+    check_zero_norms();
     check_excluded_names();
     check_loss_scale();
     return done_testing();

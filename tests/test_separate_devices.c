@@ -17,6 +17,7 @@ typedef enum program {
     AVERAGES,
     ACCUMULATED,
     LARGE,
+    LAMB,
     PROGRAMS
 } program;
 static const char *const program_names[] = {"MNIST",
@@ -26,7 +27,8 @@ static const char *const program_names[] = {"MNIST",
                                             "clipping by global norm",
                                             "averages of weights",
                                             "accumulation",
-                                            "several buckets"};
+                                            "several buckets",
+                                            "norms of whole weights"};
 
 /* More than 1 MB of gradients, so that there are two buckets. */
 static mirt_model *large_model(mirt_strategy *s) {
@@ -55,6 +57,7 @@ static mirt_model *model_of(mirt_strategy *s, program p) {
     if (p == MNIST) return mnist_model(s, o);
     if (p == NORMS || p == SYNCHRONIZED) return image_norm_model(s, p == SYNCHRONIZED);
     if (p == LARGE) return large_model(s);
+    if (p == LAMB) o = mirt_lamb(0.02f);
     if (p == CLIPPED) o.global_clipnorm = 0.05f;
     if (p == AVERAGES) o.use_ema = true;
     return image_model(s, o, 0.2f);

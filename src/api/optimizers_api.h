@@ -90,7 +90,8 @@ MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rat
     X(MIRT_LION, lion, lion) \
     X(MIRT_ADADELTA, adadelta, adadelta) \
     X(MIRT_SCHEDULE_FREE_ADAMW, schedule_free_adamw, schedule_free) \
-    X(MIRT_FTRL, ftrl, ftrl)
+    X(MIRT_FTRL, ftrl, ftrl) \
+    X(MIRT_LAMB, lamb, adam)
 #define MIRT__OPTIMIZER_VALUE(kind, name, kernel) kind,
 typedef enum mirt_optimizer_kind {
     MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_VALUE) MIRT__OPTIMIZER_COUNT
@@ -152,6 +153,9 @@ MIRT_API mirt_optimizer mirt_schedule_free_adamw(float learning_rate);
 /* Keras Ftrl: initial_accumulator_value 0.1, no regularization; learning_rate_power is -0.5. A step
    whose rate is 0 changes nothing; Keras's divides by it, and weights become NaN. McMahan et al. 2013. */
 MIRT_API mirt_optimizer mirt_ftrl(float learning_rate);
+/* Keras Lamb, for large batches: Adam's step of each weight, made as long as the weight's norm times the rate: beta_1
+   0.9, beta_2 0.999, epsilon 1e-7. You et al. 2020. */
+MIRT_API mirt_optimizer mirt_lamb(float learning_rate);
 
 /* With use_ema: replaces the weights by their averages, on every device. mirt_fit calls it at its end; custom loops
    call it themselves. Does nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without

@@ -71,7 +71,7 @@ static void mirt__cu_sum_parts(mirt__cu *cu, cudaStream_t stream, const mirt__cu
 typedef struct mirt__cu_rates {
     float *average;
     float rate, new_1, new_2, epsilon, momentum, scale, clip, decay, keep, fresh;
-    int nesterov, first, shaped, overwrite;
+    int nesterov, first, shaped, from_zero, overwrite;
 } mirt__cu_rates;
 
 typedef struct mirt__cu_updated {
@@ -226,6 +226,7 @@ static inline __device__ void mirt__cu_decayed(const mirt__cu_updated &u, const 
                                                int64_t there, float *weight) {
     mirt__cu_load_left<W>(u.weight[0] + i, there, weight);
     for (int k = 0; k < W; k++) {
+        if (r.from_zero) weight[k] = 0;
         if (r.decay != 0) weight[k] = __fsub_rn(weight[k], __fmul_rn(weight[k], r.decay));
     }
 }
@@ -292,11 +293,8 @@ static __global__ void __launch_bounds__(256)
             }
         }
         RULE::template step<W>(u, r, i, there, g);
-        mirt__cu_load_left<W>(u.weight[0] + i, there, weight);
-        for (int k = 0; k < W; k++) {
-            if (r.decay != 0) weight[k] = __fsub_rn(weight[k], __fmul_rn(weight[k], r.decay));
-            weight[k] = __fsub_rn(weight[k], g[k]);
-        }
+        mirt__cu_decayed<W>(u, r, i, there, weight);
+        for (int k = 0; k < W; k++) weight[k] = __fsub_rn(weight[k], g[k]);
         if (r.average) {
             float average[W];
             mirt__cu_load_left<W>(r.average + i, there, average);
@@ -347,6 +345,7 @@ template <class RULE> static void mirt__cu_update_by(const mirt__update *args, c
     r.nesterov = args->nesterov;
     r.first = args->first;
     r.shaped = args->shaped;
+    r.from_zero = args->from_zero;
     r.overwrite = args->overwrite;
     const mirt__cu_rates *rates = static_cast<const mirt__cu_rates *>(mirt__cu_number(cu, &r, sizeof r));
     const unsigned blocks = mirt__cu_blocks(mirt__cu_ceil(count, wide ? 4 : 1), 256);

@@ -59,8 +59,7 @@ static void mirt__update_text(const mirt_function *f, const mirt__bucket *bucket
                                                                   : "its weights";
     mirt__text_add(out, "%lld elements\n", (long long)bucket->elements);
     for (int d = 0; d < s->num_devices; d++) {
-        mirt__range own;
-        mirt__update_range(s, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), d, &own.begin, &own.end);
+        mirt__range own = mirt__model_share(f->model, d);
         own = mirt__overlap(&own, bucket->begin, bucket->end);
         if (own.begin < own.end)
             mirt__text_add(out, "    on       %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,

@@ -216,11 +216,11 @@ static double mirt__node_bytes(const mirt__node *node, int64_t rows) {
 static double mirt__update_bytes(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
-    int64_t begin, end, elements = 0, trained = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
+    int64_t elements = 0;
+    const mirt__range share = mirt__model_share(f->model, 0);
     mirt__step_plan(&f->step, 0, &x);
-    mirt__update_range(s, trained, 0, &begin, &end);
     for (int i = 0; i < f->step.num_ranges; i++) {
-        const mirt__range own = mirt__overlap(&f->step.range[i], begin, end);
+        const mirt__range own = mirt__overlap(&f->step.range[i], share.begin, share.end);
         if (own.end > own.begin) elements += own.end - own.begin;
     }
     return (double)elements * (double)sizeof(mirt__real) *

@@ -287,7 +287,7 @@ static mirt__real mirt__ref_gradient(const mirt__update *u, int64_t i) {
 
 MIRT__LIB void mirt__ref_update_by(const mirt__update *u, mirt__ref_step step) {
     for (int64_t i = u->begin; i < u->end; i++) {
-        mirt__real weight = u->weight[0][i];
+        mirt__real weight = u->from_zero ? 0 : u->weight[0][i];
         if (u->decay != 0) weight -= weight * u->decay;
         weight -= step(u, i, mirt__ref_gradient(u, i), weight);
         if (u->average) {

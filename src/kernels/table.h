@@ -390,6 +390,7 @@ typedef struct mirt__update {
     bool first;          /* ScheduleFreeAdamW: its first slot begins as the weights */
     bool shaped;         /* first the gradient is multiplied by `scale` and clipped at `clip`, unless that is 0 */
     float scale, clip;
+    bool from_zero;      /* the weight counts as 0: what becomes of it is the step alone */
     float decay;         /* then weight -= weight * decay, unless it is 0; */
     mirt__real *average; /* after the update, unless it is NULL, average = keep * average + fresh * weight, */
     float keep, fresh;

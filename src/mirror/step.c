@@ -190,18 +190,36 @@ MIRT__TRAINING void mirt__apply_parts(const mirt__step *step, int device, mirt__
     mirt__step_mark(step, device, MIRT__PHASE_FUSED, -1, -1);
 }
 
+/* `at`, or where the first variable after it begins, or the end. */
+MIRT__TRAINING int64_t mirt__next_variable(const mirt__piece *piece, int pieces, int64_t at, int64_t end) {
+    int64_t next = pieces ? end : at;
+    for (int i = 0; i < pieces; i++) {
+        const bool first = i == 0 || piece[i - 1].variable != piece[i].variable;
+        if (first && piece[i].begin >= at && piece[i].begin < next) next = piece[i].begin;
+    }
+    return next;
+}
+
+MIRT__TRAINING_LIB mirt__range mirt__update_share(const mirt_strategy *s, int64_t elements, int device,
+                                                  const mirt__piece *piece, int pieces) {
+    mirt__range own;
+    mirt__update_range(s, elements, device, &own.begin, &own.end);
+    own.begin = mirt__next_variable(piece, pieces, own.begin, elements);
+    own.end = mirt__next_variable(piece, pieces, own.end, elements);
+    return own;
+}
+
 /* Updates the device's share of a bucket: sums the parts, if they are several, and writes every copy. */
 MIRT__TRAINING void mirt__apply_bucket(const mirt__step *step, int device, const mirt__bucket *bucket, mirt__update u) {
-    const mirt__where where = mirt__where_of(step, device);
-    mirt__range own;
-    mirt__update_range(step->strategy, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), device, &own.begin,
-                       &own.end);
+    const mirt__rule *rule = &step->rule;
+    mirt__range own = mirt__update_share(step->strategy, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), device,
+                                         rule->piece, rule->whole ? rule->num_pieces : 0);
     own = mirt__overlap(&own, bucket->begin, bucket->end);
     if (own.begin >= own.end) return;
-    step->rule.prepare(step->rule.user, device, step->slot[device], own.begin, own.end, &u);
+    rule->prepare(rule->user, device, step->slot[device], own.begin, own.end, &u);
     for (int i = 0; i < step->num_ranges; i++) {
         const mirt__range range = mirt__overlap(&step->range[i], own.begin, own.end);
-        if (range.begin < range.end) step->rule.update(step->rule.user, &where, range, &u);
+        if (range.begin < range.end) rule->update(rule->user, device, range, &u);
     }
 }
 

@@ -39,11 +39,12 @@ typedef struct mirt__rule {
     bool norms;         /* it needs the squares of the gradients' sum, by pieces */
     mirt__piece *piece; /* whose squares are set before `accepts` */
     int num_pieces;
+    bool whole;         /* every device updates whole variables */
     /* With norms, before anything is updated; false: nothing is. */
     bool (*accepts)(void *user);
     /* Sets what the updates of [begin, end) have in common; `slot`: the device's optimizer state. */
     void (*prepare)(void *user, int device, char *const *slot, int64_t begin, int64_t end, mirt__update *update);
-    void (*update)(void *user, const mirt__where *where, mirt__range range, mirt__update *update);
+    void (*update)(void *user, int device, mirt__range range, mirt__update *update);
     /* What is done to a copy of the weights once all of it is updated; NULL: nothing. */
     void (*constrain)(void *user, const mirt__where *where, mirt__real *weight);
 } mirt__rule;
@@ -135,6 +136,9 @@ MIRT__TRAINING_LIB void mirt__step_all_reduce(void *step, int device);
 MIRT__TRAINING_LIB void mirt__step_update(void *step, int device);
 /* Whether it leaves anything but results. */
 MIRT__TRAINING_LIB bool mirt__step_updates(const mirt__step *step);
+/* The elements that a device updates of so many; with `pieces`, those of all trained variables, in whole variables. */
+MIRT__TRAINING_LIB mirt__range mirt__update_share(const mirt_strategy *strategy, int64_t elements, int device,
+                                                  const mirt__piece *piece, int pieces);
 /* Whether the update needs the squares of the gradients' sum: the optimizer does, or they tell whether it is finite. */
 MIRT__TRAINING_LIB bool mirt__step_norms(const mirt__step *step);
 

@@ -105,6 +105,17 @@ typedef struct mirt__optimizer_slot {
     const char *name; /* Keras's */
     mirt__slot_use use;
 } mirt__optimizer_slot;
+/* What an optimizer that looks at whole weights knows of one of them, on one device. */
+typedef struct mirt__whole {
+    const mirt_optimizer *optimizer;
+    const mirt__variable *variable;
+    const mirt__backend *backend;
+    const mirt__kernels *kernels;
+    const mirt__where *where;
+    mirt__real *sum;          /* the block of the gradients' sum, part[0] of `update` */
+    double rate;
+    mirt__update *update;     /* of the weight alone */
+} mirt__whole;
 /* An optimizer's row: slots are blocks as large as the weights. */
 typedef struct mirt__optimizer_class {
     const char *name; /* "adam" */
@@ -114,6 +125,9 @@ typedef struct mirt__optimizer_class {
     mirt__optimizer_slot slot[3];
     /* Changes the numbers of `update` that differ from the optimizer's at the 1-based `step`; NULL: none does. */
     void (*numbers)(const mirt_optimizer *optimizer, int64_t step, double rate, mirt__update *update);
+    /* Of an optimizer that looks at whole weights; NULL: it updates each number by itself. Puts the direction in which
+       the weight goes in place of its gradient, and makes `update` what takes it there. */
+    void (*direction)(const mirt__whole *whole);
 } mirt__optimizer_class;
 
 /* A loss's row. */
@@ -270,6 +284,8 @@ MIRT__TRAINING_LIB mirt_status mirt__slots_to_devices(mirt_model *model);
 /* the host gets them if the devices' are newer. Failures go to the log, and the strategy can no longer be used. */
 MIRT__LIB void mirt__weights_to_host(mirt_model *root);
 MIRT__TRAINING_LIB void mirt__slots_to_host(mirt_model *model);
+/* The elements of the trained weights that a device updates. */
+MIRT__TRAINING_LIB mirt__range mirt__model_share(const mirt_model *model, int device);
 /* A device's copy of a variable. */
 MIRT__LIB mirt_status mirt__device_weight_get(mirt_model *model, int device, int variable, float *out);
 /* The host's were changed. */
@@ -389,6 +405,8 @@ MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimizer);
 /* Whether it needs the squares of gradients summed up, and numbers of its own for each variable. */
 MIRT__LIB bool mirt__optimizer_norms(const mirt_optimizer *optimizer);
 MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *optimizer);
+/* Whether it looks at whole weights, with the whole sums of their gradients: a device then updates whole weights. */
+MIRT__LIB bool mirt__optimizer_whole(const mirt_optimizer *optimizer);
 /* Fills kind, slots (blocks of optimizer state) and numbers of `update` for the model's next step at this rate. */
 MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slots, double rate, mirt__update *update);
 /* With use_ema, after the first step: exchanges the trained weights and their averages, unless it is done already. */
@@ -399,6 +417,9 @@ MIRT__LIB void mirt__averages_keep(mirt_model *model);
 MIRT__LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *update);
 MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *variable, double squares,
                                         double rate, mirt__update *update);
+
+/* --- directions.c: a column of the optimizers' rows --- */
+MIRT__LIB void mirt__lamb_direction(const mirt__whole *whole);
 
 /* --- losses.c --- */
 /* NULL when there is no such loss. */

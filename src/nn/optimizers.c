@@ -25,6 +25,8 @@ MIRT_API mirt_optimizer mirt_adamax(float learning_rate) {
     return mirt__optimizer_averaging(MIRT_ADAMAX, learning_rate);
 }
 
+MIRT_API mirt_optimizer mirt_lamb(float learning_rate) { return mirt__optimizer_averaging(MIRT_LAMB, learning_rate); }
+
 MIRT_API mirt_optimizer mirt_adamw(float learning_rate) {
     mirt_optimizer o = mirt__optimizer_averaging(MIRT_ADAMW, learning_rate);
     o.weight_decay = 0.004f;
@@ -163,6 +165,13 @@ static void mirt__ftrl_numbers(const mirt_optimizer *o, int64_t step, double rat
     update->momentum = moves ? (float)(1 / rate) : 0;
 }
 
+/* Of the step alone, which the rate is not yet part of. */
+static void mirt__lamb_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+    (void)rate;
+    update->epsilon = (float)((double)o->epsilon * sqrt(mirt__bias_correction(o->beta_2, step)));
+    mirt__adam_numbers(o, step, 1, update);
+}
+
 /* >>all optimizers */
 
 static const mirt__field mirt__adam_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_1),
@@ -200,23 +209,25 @@ static const mirt__field mirt__special_fields[] = {
 #define MIRT__MOMENTS {"momentum", MIRT__SLOT_ZEROS}, {"velocity", MIRT__SLOT_ZEROS}
 #define MIRT__AMSGRAD {MIRT__MOMENTS, {"velocity_hat", MIRT__SLOT_AMSGRAD}}
 static const mirt__optimizer_class mirt__optimizer_table[] = {
-    {"adam", mirt_adam, MIRT__FIELDS(mirt__adam_fields), MIRT__AMSGRAD, mirt__adam_numbers},
-    {"sgd", mirt__sgd_keras, MIRT__FIELDS(mirt__sgd_fields), {{"momentum", MIRT__SLOT_MOMENTUM}}, NULL},
-    {"adamw", mirt_adamw, MIRT__FIELDS(mirt__adam_fields), MIRT__AMSGRAD, mirt__adam_numbers},
+    {"adam", mirt_adam, MIRT__FIELDS(mirt__adam_fields), MIRT__AMSGRAD, mirt__adam_numbers, NULL},
+    {"sgd", mirt__sgd_keras, MIRT__FIELDS(mirt__sgd_fields), {{"momentum", MIRT__SLOT_MOMENTUM}}, NULL, NULL},
+    {"adamw", mirt_adamw, MIRT__FIELDS(mirt__adam_fields), MIRT__AMSGRAD, mirt__adam_numbers, NULL},
     {"rmsprop", mirt_rmsprop, MIRT__FIELDS(mirt__rmsprop_fields),
      {{"velocity", MIRT__SLOT_ZEROS}, {"momentum", MIRT__SLOT_MOMENTUM}, {"average_gradient", MIRT__SLOT_CENTERED}},
-     mirt__rho_numbers},
-    {"nadam", mirt_nadam, MIRT__FIELDS(mirt__adam_fields), {MIRT__MOMENTS}, mirt__nadam_numbers},
-    {"adagrad", mirt_adagrad, MIRT__FIELDS(mirt__adagrad_fields), {{"accumulator", MIRT__SLOT_ACCUMULATOR}}, NULL},
+     mirt__rho_numbers, NULL},
+    {"nadam", mirt_nadam, MIRT__FIELDS(mirt__adam_fields), {MIRT__MOMENTS}, mirt__nadam_numbers, NULL},
+    {"adagrad", mirt_adagrad, MIRT__FIELDS(mirt__adagrad_fields), {{"accumulator", MIRT__SLOT_ACCUMULATOR}}, NULL,
+     NULL},
     {"adamax", mirt_adamax, MIRT__FIELDS(mirt__adam_fields),
-     {{"momentum", MIRT__SLOT_ZEROS}, {"norm", MIRT__SLOT_ZEROS}}, mirt__adamax_numbers},
-    {"lion", mirt_lion, MIRT__LION_FIELDS, {{"momentum", MIRT__SLOT_ZEROS}}, mirt__lion_numbers},
+     {{"momentum", MIRT__SLOT_ZEROS}, {"norm", MIRT__SLOT_ZEROS}}, mirt__adamax_numbers, NULL},
+    {"lion", mirt_lion, MIRT__LION_FIELDS, {{"momentum", MIRT__SLOT_ZEROS}}, mirt__lion_numbers, NULL},
     {"adadelta", mirt_adadelta, MIRT__FIELDS(mirt__adadelta_fields),
-     {{"accumulated_grad", MIRT__SLOT_ZEROS}, {"accumulated_delta_var", MIRT__SLOT_ZEROS}}, mirt__rho_numbers},
+     {{"accumulated_grad", MIRT__SLOT_ZEROS}, {"accumulated_delta_var", MIRT__SLOT_ZEROS}}, mirt__rho_numbers, NULL},
     {"schedule_free_adamw", mirt_schedule_free_adamw, MIRT__FIELDS(mirt__schedule_free_fields), {MIRT__MOMENTS},
-     mirt__schedule_free_numbers},
+     mirt__schedule_free_numbers, NULL},
     {"ftrl", mirt_ftrl, MIRT__FIELDS(mirt__ftrl_fields),
-     {{"accumulator", MIRT__SLOT_ACCUMULATOR}, {"linear", MIRT__SLOT_ZEROS}}, mirt__ftrl_numbers}};
+     {{"accumulator", MIRT__SLOT_ACCUMULATOR}, {"linear", MIRT__SLOT_ZEROS}}, mirt__ftrl_numbers, NULL},
+    {"lamb", mirt_lamb, MIRT__FIELDS(mirt__adam_fields), {MIRT__MOMENTS}, mirt__lamb_numbers, mirt__lamb_direction}};
 #undef MIRT__LION_FIELDS
 #undef MIRT__MOMENTS
 #undef MIRT__AMSGRAD
@@ -391,10 +402,18 @@ MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *o) {
 
 /* >>weight decay, clipping and averages */
 
-MIRT__LIB bool mirt__optimizer_norms(const mirt_optimizer *o) { return o->clipnorm > 0 || o->global_clipnorm > 0; }
+MIRT__LIB bool mirt__optimizer_whole(const mirt_optimizer *o) {
+    return mirt__optimizer_class_get(o->kind)->direction != NULL;
+}
+
+/* Whole sums are there where norms are asked for. */
+MIRT__LIB bool mirt__optimizer_norms(const mirt_optimizer *o) {
+    return o->clipnorm > 0 || o->global_clipnorm > 0 || mirt__optimizer_whole(o);
+}
 
 MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *o) {
-    return o->clipnorm > 0 || (o->weight_decay > 0 && o->exclude_from_weight_decay && *o->exclude_from_weight_decay);
+    return o->clipnorm > 0 || mirt__optimizer_whole(o) ||
+           (o->weight_decay > 0 && o->exclude_from_weight_decay && *o->exclude_from_weight_decay);
 }
 
 /* Excluded names are searched in the weight's own name, without names of layers, as in Keras. */

@@ -111,15 +111,20 @@ MIRT__TRAINING_LIB mirt_status mirt__slots_to_devices(mirt_model *model) {
     return MIRT_OK;
 }
 
+MIRT__TRAINING_LIB mirt__range mirt__model_share(const mirt_model *model, int device) {
+    const int64_t trained = (int64_t)(mirt__root(model, NULL)->trained_bytes / sizeof(mirt__real));
+    const bool whole = mirt__optimizer_whole(&model->config.optimizer);
+    return mirt__update_share(model->strategy, trained, device, model->piece, whole ? model->num_pieces : 0);
+}
+
 /* Devices that update a share have the state of that share alone. */
 MIRT__TRAINING_LIB void mirt__slots_to_host(mirt_model *model) {
     mirt_strategy *s = model->strategy;
-    const size_t bytes = mirt__root(model, NULL)->trained_bytes;
     if (model->slots_newer != MIRT__NEWER_DEVICES || s->lost[0]) return;
     for (int d = 0; d < (mirt__device_copies(s) > 1 && !s->able.shards ? 1 : s->num_devices); d++) {
-        int64_t begin, end;
-        mirt__update_range(s, (int64_t)(bytes / sizeof(mirt__real)), d, &begin, &end);
-        const size_t from = (size_t)begin * sizeof(mirt__real), size = (size_t)(end - begin) * sizeof(mirt__real);
+        const mirt__range own = mirt__model_share(model, d);
+        const size_t from = (size_t)own.begin * sizeof(mirt__real),
+                     size = (size_t)(own.end - own.begin) * sizeof(mirt__real);
         for (int i = 0; i < MIRT__MAX_SLOTS && model->slot[i] && size; i++) {
             s->backend->copy_out(s->device[d].handle, model->slot[i] + from, model->device_slot[d][i] + from, size);
         }

@@ -45,14 +45,32 @@ static void mirt__rule_prepare(void *user, int device, char *const *slot, int64_
                          (size_t)(end - begin) * sizeof *u->average);
 }
 
+/* The variable's gradient becomes the direction of an optimizer that looks at whole weights. */
+static void mirt__rule_direct(const mirt_function *f, const mirt__variable *v, int device, mirt__update *u) {
+    const mirt_strategy *s = f->model->strategy;
+    const mirt__where where = mirt__where_of(&f->step, device);
+    mirt__whole whole;
+    whole.optimizer = &f->model->config.optimizer;
+    whole.variable = v;
+    whole.backend = s->backend;
+    whole.kernels = s->kernels;
+    whole.where = &where;
+    whole.sum = mirt__sum_at(&f->step, device);
+    whole.rate = f->rate;
+    whole.update = u;
+    mirt__optimizer_class_get(whole.optimizer->kind)->direction(&whole);
+}
+
 /* One variable at a time where each has its own numbers. */
-static void mirt__rule_update(void *user, const mirt__where *where, mirt__range range, mirt__update *u) {
+static void mirt__rule_update(void *user, int device, mirt__range range, mirt__update *u) {
     const mirt_function *f = (const mirt_function *)user;
+    const mirt_optimizer *o = &f->model->config.optimizer;
     const mirt__kernels *kernels = f->model->strategy->kernels;
-    const bool by_variable = mirt__optimizer_by_variable(&f->model->config.optimizer);
+    const mirt__where where = mirt__where_of(&f->step, device);
+    const bool by_variable = mirt__optimizer_by_variable(o);
     u->begin = range.begin;
     u->end = range.end;
-    if (!by_variable) kernels->update(u, where);
+    if (!by_variable) kernels->update(u, &where);
     for (int i = 0; by_variable && i < f->root->num_variables; i++) {
         const mirt__variable *v = &f->root->variable[i];
         const int64_t first = (int64_t)(v->offset / sizeof(mirt__real));
@@ -62,8 +80,9 @@ static void mirt__rule_update(void *user, const mirt__where *where, mirt__range 
         one.end = own.end;
         if (!mirt__is_trained(v) || one.begin >= one.end) continue;
         mirt__optimizer_variable(f->model, v, mirt__squares_of(f, i), f->rate, &one);
-        if (f->model->config.optimizer.clipnorm > 0) mirt__unscale(f, &one);
-        kernels->update(&one, where);
+        if (o->clipnorm > 0) mirt__unscale(f, &one);
+        if (mirt__optimizer_whole(o)) mirt__rule_direct(f, v, device, &one);
+        kernels->update(&one, &where);
     }
 }
 
@@ -99,6 +118,7 @@ MIRT__LIB void mirt__rule_set(mirt_function *f) {
     }
     rule->user = f;
     rule->norms = f->step.float16 || mirt__optimizer_norms(&f->model->config.optimizer);
+    rule->whole = mirt__optimizer_whole(&f->model->config.optimizer);
     rule->piece = f->model->piece;
     rule->num_pieces = f->model->num_pieces;
     rule->accepts = mirt__rule_accepts;

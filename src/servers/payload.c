@@ -3,6 +3,10 @@
 
 /* A server has a part of the weights, in which a norm may be incomplete. */
 static mirt_status mirt__payload_check(const mirt__payload *p) {
+    const mirt_optimizer *o = &p->model->config.optimizer;
+    if (p->servers > 1 && mirt__optimizer_whole(o))
+        return mirt__fail(MIRT_E_INVALID, "%s looks at whole weights, which takes a single server; there are %d",
+                          mirt__optimizer_class_get(o->kind)->name, p->servers);
     for (int i = 0; i < p->root->num_variables && p->servers > 1; i++) {
         const mirt__variable *v = &p->root->variable[i];
         if (v->constraint.kind && mirt__is_trained(v))

@@ -136,6 +136,7 @@ static mirt_optimizer make_optimizer(const spec *s) {
                        : strcmp(kind, "lion") == 0    ? mirt_lion(rate)
                        : strcmp(kind, "adadelta") == 0 ? mirt_adadelta(rate)
                        : strcmp(kind, "ftrl") == 0    ? mirt_ftrl(rate)
+                       : strcmp(kind, "lamb") == 0    ? mirt_lamb(rate)
                                                       : mirt_sgd(rate, 0, false);
     o.beta_1 = get_float(it, "beta_1", o.beta_1);
     o.beta_2 = get_float(it, "beta_2", o.beta_2);

@@ -6,7 +6,7 @@ STEPS = 5
 
 
 def draw_optimizer(d):
-    rare = ["nadam", "adagrad", "adamax", "lion", "adadelta", "ftrl"]
+    rare = ["nadam", "adagrad", "adamax", "lion", "adadelta", "ftrl", "lamb"]
     kind = d.pick(["adam", "adam", "adamw", "sgd", "sgd", "rmsprop"] + rare)
     o = {"kind": kind, "learning_rate": d.pick({"sgd": [0.1, 0.05, 0.02]}.get(kind, [0.02, 0.01, 0.003]))}
     if kind in ("adam", "adamw"):
@@ -19,7 +19,7 @@ def draw_optimizer(d):
     elif kind == "sgd":
         o.update(momentum=d.pick([0.0, 0.9, 0.5]))
         o.update(nesterov=bool(o["momentum"]) and d.chance(0.5))
-    elif kind in ("nadam", "adamax"):
+    elif kind in ("nadam", "adamax", "lamb"):
         o.update(beta_1=d.pick([0.9, 0.5]), beta_2=d.pick([0.999, 0.9]), epsilon=d.pick([1e-7, 1e-3]))
     elif kind == "adagrad":
         o.update(initial_accumulator_value=d.pick([0.1, 1.0]), epsilon=d.pick([1e-7, 1e-3]))

@@ -94,6 +94,10 @@ UPDATES = {
         clipnorm=1.5,
         use_ema=True,
     ),
+    "lamb": lambda: opt.Lamb(0.01),
+    "lamb clipnorm ema": lambda: opt.Lamb(
+        0.01, beta_1=0.75, epsilon=0.125, weight_decay=0.125, clipnorm=1.5, use_ema=True
+    ),
 }
 text = [HEAD % (tf.__version__, keras.__version__)]
 

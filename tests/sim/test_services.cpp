@@ -256,7 +256,7 @@ struct Update {
 static void update_make(Update *u, int number) {
     static const mirt_optimizer_kind kinds[] = {MIRT_SGD,      MIRT_ADAM, MIRT_RMSPROP,  MIRT_NADAM,
                                                 MIRT_ADAGRAD,  MIRT_ADAMAX, MIRT_LION,   MIRT_ADADELTA,
-                                                MIRT_SCHEDULE_FREE_ADAMW, MIRT_FTRL};
+                                                MIRT_SCHEDULE_FREE_ADAMW, MIRT_FTRL, MIRT_LAMB};
     static const int tree[6][2] = {{0, 1}, {2, 3}, {0, 2}, {4, 5}, {4, 6}, {0, 4}};
     mirt__update *c = &u->cpu;
     memset(c, 0, sizeof *c);
@@ -278,7 +278,8 @@ static void update_make(Update *u, int number) {
     }
     u->average = numbers(u->count);
     u->has[0] = c->kind != MIRT_SGD || number % 2;
-    u->has[1] = c->kind == MIRT_ADAM || (c->kind == MIRT_RMSPROP && number % 4 < 2) || c->kind == MIRT_NADAM ||
+    u->has[1] = c->kind == MIRT_ADAM || c->kind == MIRT_LAMB ||
+                (c->kind == MIRT_RMSPROP && number % 4 < 2) || c->kind == MIRT_NADAM ||
                 c->kind == MIRT_ADAMAX || c->kind >= MIRT_ADADELTA;
     u->has[2] = (c->kind == MIRT_ADAM || c->kind == MIRT_RMSPROP) && number % 5 < 2;
     u->averages = number % 4 == 1;
@@ -293,6 +294,7 @@ static void update_make(Update *u, int number) {
     c->scale = 0.7f;
     c->clip = number % 4 == 2 ? 0.3f : 0;
     c->decay = number % 5 == 1 ? 0.01f : 0;
+    c->from_zero = number % 7 == 3;
     c->keep = 0.99f;
     c->fresh = 0.01f;
     c->overwrite = number % 8 == 1;
