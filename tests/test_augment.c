@@ -201,7 +201,7 @@ static void test_draws(void) {
     static double drawn[4][N];
     mirt_augmentation d;
     mirt__transform t;
-    double unit[4], m[6];
+    double unit[4], m[9];
     memset(&d, 0, sizeof d);
     d.kind = MIRT_RANDOM_ROTATION;
     d.factor[0] = 0.1f;
@@ -278,7 +278,7 @@ static void test_color_draws(void) {
     static double drawn[3][N];
     mirt_augmentation d;
     mirt__transform t;
-    double unit[4], m[6];
+    double unit[4], m[9];
     int apart = 0;
     memset(&d, 0, sizeof d);
     d.kind = MIRT_RANDOM_SHEAR;
@@ -324,6 +324,77 @@ static void test_color_draws(void) {
     }
     uniform_ok("RandomSaturation 0.5, of f / (1 - f)", drawn[0], N, 0, 0.5);
     ok(good, "all of these are descriptions");
+}
+
+/* Where a matrix moves (x, y). */
+static void moved(const double m[9], double x, double y, double out[2]) {
+    const double by = m[6] * x + m[7] * y + m[8];
+    out[0] = (m[0] * x + m[1] * y + m[2]) / by;
+    out[1] = (m[3] * x + m[4] * y + m[5]) / by;
+}
+
+/* Corners are uniform, and read where the image has them. Pixels are those of a matrix in double precision, also of
+   corners that make a dent, whose rows have two parts inside of the image. */
+static void test_perspective(void) {
+    enum { N = 20000, IMAGES = 300, H = 12, W = 17 };
+    static double corner[4][N];
+    static float x[H * W], y[H * W];
+    static unsigned char bytes[H * W], out[H * W];
+    mirt_augmentation d;
+    mirt__transform t;
+    double unit[4], m[9], at[2], off = 0, wrong = 0, rounded = 0;
+    int applied = 0, dented = 0, compared = 0;
+    memset(&d, 0, sizeof d);
+    d.kind = MIRT_RANDOM_PERSPECTIVE;
+    d.scale[0] = 0.8f;
+    bool good = mirt__transform_of(&d, 5, 9, 3, &t);
+    for (int i = 0; i < N; i++) {
+        applied += mirt__transform_applies(&t, 3, (uint64_t)i, 0);
+        mirt__transform_draw(&t, 3, (uint64_t)i, 0, unit);
+        mirt__transform_matrix(&t, unit, m);
+        for (int k = 0; k < 4; k++) corner[k][i] = 1 + (double)t.high[1] * (unit[k] - 0.5);
+        const double ends[4][4] = {{0, 0, 0, 0}, {8 * corner[0][i], 0, 8, 0}, {0, 4 * corner[2][i], 0, 4},
+                                   {8 * corner[1][i], 4 * corner[3][i], 8, 4}};
+        for (int k = 0; k < 4; k++) {
+            moved(m, ends[k][0], ends[k][1], at);
+            off = fmax(off, fmax(fabs(at[0] - ends[k][2]), fabs(at[1] - ends[k][3])));
+        }
+    }
+    for (int k = 0; k < 4; k++) uniform_ok("RandomPerspective 0.8, a corner", corner[k], N, 0.6, 1.4);
+    ok(good && off < 1e-8, "... corners are read where the image has them (%.1e off)", off);
+    ok(abs(applied - N / 2) < 5 * sqrt(N / 4), "... %d of %d images by a chance between 0 and 1", applied, N);
+    d.factor[0] = d.factor[1] = d.scale[0] = 1;
+    d.fill_value = 50;
+    good = mirt__transform_of(&d, H, W, 1, &t);
+    for (int i = 0; i < H * W; i++) x[i] = bytes[i] = (unsigned char)(golden_word(6, (uint32_t)i) >> 24);
+    for (int row = 0; row < IMAGES; row++) {
+        augment_once(&t, 1, (uint64_t)row, MIRT_FLOAT32, x, MIRT_FLOAT32, y);
+        augment_once(&t, 1, (uint64_t)row, MIRT_UINT8, bytes, MIRT_UINT8, out);
+        mirt__transform_draw(&t, 5, (uint64_t)row, 0, unit);
+        mirt__transform_matrix(&t, unit, m);
+        dented += m[6] * (W - 1) + m[7] * (H - 1) + 1 < 0.05;
+        for (int i = 0; i < H * W; i++) {
+            double want = 0;
+            moved(m, i % W, i / W, at);
+            const double left = floor(at[0]), top = floor(at[1]);
+            rounded = fmax(rounded, fabs((double)out[i] - (double)y[i]));
+            /* Beside the line at which the quotient jumps, roundings move pixels by much. */
+            if (fabs(m[6] * (i % W) + m[7] * (i / W) + 1) < 0.05) continue;
+            for (int k = 0; k < 4; k++) {
+                const double px = left + k % 2, py = top + k / 2;
+                const bool inside = px >= 0 && px < W && py >= 0 && py < H;
+                want += (1 - fabs(at[0] - px)) * (1 - fabs(at[1] - py)) * (inside ? (double)x[(int)(py * W + px)] : 50);
+            }
+            wrong = fmax(wrong, fabs(want - (double)y[i]));
+            compared++;
+        }
+    }
+    ok(good && dented > 0 && compared > IMAGES * H * W * 9 / 10 && wrong < 0.05 && rounded < 0.501,
+       "pixels of %d images, %d of them dented, are those of a matrix in double precision (%.1e off), bytes as these",
+       IMAGES, dented, wrong);
+    good = mirt__transform_of(&d, 1, W, 1, &t);
+    augment_once(&t, 1, 0, MIRT_FLOAT32, x, MIRT_FLOAT32, y);
+    ok(good && memcmp(x, y, W * sizeof *x) == 0, "an image of one row stays");
 }
 
 /* How often, how large and where; the noise is normal and clipped. */
@@ -406,6 +477,7 @@ static void test_tables(void) {
                                         "sharpness:1,gaussian_blur:1:1,zoom:0.3,sharpness:0.3",
                                         "color_jitter:0.5:0.5:0.7:0.3,gaussian_blur,rand_augment",
                                         "invert:1:1,equalization,color_degeneration:0.7,posterization:2:5",
+                                        "perspective,rotation:0.2:constant,perspective",
                                         "rotation:0.5,erasing:1:constant,hue:0.5"};
     static float x[IMAGES_AT_ONCE][NUMBERS], y[IMAGES_AT_ONCE * 2 * NUMBERS], want[2 * NUMBERS];
     const mirt_shape shape = mirt_make_shape(H, W, 3, 0, 0, 0);
@@ -421,7 +493,8 @@ static void test_tables(void) {
             mirt__transform t[MOST_TRANSFORMS];
             int count = mirt_parse_augmentation(lists[i / tables], list, 4);
             for (int n = 0; n < count; n++) {
-                if (list[n].kind != MIRT_RANDOM_ERASING) list[n].fill_mode = (mirt_fill_mode)(way / 2);
+                if (list[n].kind != MIRT_RANDOM_ERASING && list[n].kind != MIRT_RANDOM_PERSPECTIVE)
+                    list[n].fill_mode = (mirt_fill_mode)(way / 2);
                 list[n].interpolation = way % 2 ? MIRT_NEAREST : MIRT_BILINEAR;
             }
             count = transforms_of(list, count, &shape, t);
@@ -593,6 +666,9 @@ static void test_text(void) {
            l[3].hue_factor[0] == 0.4f && l[4].hue_factor[0] == 0 && l[5].kind == MIRT_RAND_AUGMENT &&
            l[6].factor[0] == 0.25f,
        "... filters, jitter, RandAugment");
+    ok(mirt_parse_augmentation("perspective,perspective:0.25", l, 8) == 2 && l[0].kind == MIRT_RANDOM_PERSPECTIVE &&
+           l[0].scale[0] == 0 && l[1].scale[0] == 0.25f,
+       "... perspective");
     static const char *const bad[] = {"",
                                       "flip,",
                                       ",flip",
@@ -639,6 +715,9 @@ static void test_text(void) {
                                       "color_jitter:0.1:2",
                                       "color_jitter:0.1:0.1:0.1:0.1:0.1",
                                       "rand_augment:1.5",
+                                      "perspective:2",
+                                      "perspective:0.1:0.2",
+                                      "perspective:wrap",
                                       "flip,flip,flip,flip,flip,flip,flip,flip,flip",
                                       "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
     for (int i = 0; i < MIRT__COUNT(bad); i++)
@@ -677,6 +756,7 @@ int main(void) {
     test_crops();
     test_draws();
     test_color_draws();
+    test_perspective();
     test_erasing_draws();
     test_not_numbers();
     test_tables();

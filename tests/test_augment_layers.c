@@ -10,7 +10,7 @@ static char path[512];
 static const char *const network = "flip,rotation:0.2,zoom:0.3,contrast:0.5,translation:0.1,crop:7:8,brightness:0.1,"
                                    "shear:0.2,hue:0.3,saturation:0.6,erasing:1,grayscale,invert,solarization:0.2:0.9,"
                                    "posterization:8,color_degeneration:0.5,equalization,sharpness:1,gaussian_blur:1:1,"
-                                   "color_jitter:0.1:0.1:0.7:0.2,rand_augment";
+                                   "color_jitter:0.1:0.1:0.7:0.2,rand_augment,perspective:0.4";
 
 /* Augmented as the text says, then one number an image, which is trained. */
 static mirt_model *augmenting(mirt_strategy *s, const char *text) {
@@ -65,7 +65,8 @@ static const char *const names[] = {
     "random_flip",       "random_rotation", "random_zoom", "random_contrast", "random_translation", "random_crop",
     "random_brightness", "random_shear",    "random_hue",  "random_saturation", "random_erasing", "random_grayscale",
     "random_invert", "solarization", "random_posterization", "random_color_degeneration", "equalization",
-    "random_sharpness", "random_gaussian_blur", "random_color_jitter", "rand_augment"};
+    "random_sharpness", "random_gaussian_blur", "random_color_jitter", "rand_augment",
+    "random_perspective"};
 
 /* 5: augment_once's seed */
 static uint64_t key_of_layer(int i) { return mirt__hash(names[i]) ^ mirt__hash("augment") ^ 11 ^ 5; }
@@ -192,7 +193,7 @@ static void test_files(void) {
         d.width = 6;
         d.crop_to_aspect_ratio = kind == MIRT_RESIZING;
         d.factor[0] = kind == MIRT_RANDOM_POSTERIZATION ? 2.0f : 0;
-        d.factor[1] = kind == MIRT_RANDOM_POSTERIZATION ? 6.0f : 0.25f;
+        d.factor[1] = kind == MIRT_RANDOM_POSTERIZATION ? 6.0f : kind == MIRT_RANDOM_PERSPECTIVE ? 1 : 0.25f;
         x = mirt_augmentation_layer(x, &d);
     }
     mirt_tensor *out[2] = {x, mirt_dense(mirt_flatten(x), &dense)};
@@ -241,7 +242,7 @@ static void test_stages(void) {
     static unsigned char first[ROWS][BYTES], other[ROWS][BYTES];
     mirt_augmentation list[16];
     const char *const stage = "flip,rotation:0.1,zoom:0.3,crop:7:8,contrast:0.2,hue:0.2,erasing,"
-                              "sharpness:1,color_jitter:0.1:0.2,rand_augment";
+                              "sharpness:1,color_jitter:0.1:0.2,rand_augment,perspective";
     const int count = mirt_parse_augmentation(stage, list, 16);
     const mirt_shape shape = mirt_make_shape(SIDE_H, SIDE_W, 3, 0, 0, 0);
     mirt__transform t[48];
@@ -255,7 +256,7 @@ static void test_stages(void) {
     seeded = stage_epoch(d, 4, 0, &other[0][0], BYTES) == ROWS && memcmp(first, other, sizeof first) != 0;
     ok(again && next && seeded, "the same in the same epoch, others in the next one, and with another seed");
     const int transforms = transforms_by(list, count, &shape, t, key_in_stage);
-    bool same = count == 10 && transforms == 8 + 2 + 22;
+    bool same = count == 11 && transforms == 9 + 2 + 22;
     for (int i = 0; i < ROWS; i++) {
         mirt__augment a;
         unsigned char y[BYTES];

@@ -194,6 +194,10 @@ static void check_augmentations(void) {
     LAYER(AUGMENT(rand_augment, .num_ops = 9), "num_ops 9");
     LAYER(AUGMENT(rand_augment, .num_ops = -1), "num_ops -1");
     LAYER(mirt_rand_augment(mirt_input(m, MIRT_SHAPE(2, 2, 2)), NULL), "channels");
+    LAYER(AUGMENT(random_perspective, .factor = {1.5f}), "factor 1.5");
+    LAYER(AUGMENT(random_perspective, .scale = {-0.5f}), "factor -0.5");
+    LAYER(AUGMENT(random_perspective, .fill_mode = MIRT_FILL_WRAP), "a perspective supports only MIRT_FILL_CONSTANT");
+    LAYER(AUGMENT(random_perspective, .interpolation = MIRT_BICUBIC), "interpolation 2");
     LAYER(mirt_augmentation_layer(x, NULL), "");
     LAYER(mirt_augmentation_layer(x, &(mirt_augmentation){.kind = (mirt_augmentation_kind)-1}), "kind");
     LAYER(mirt_augmentation_layer(x, &(mirt_augmentation){.kind = (mirt_augmentation_kind)99}), "kind");

@@ -36,6 +36,7 @@ typedef enum mirt_augmentation_kind {
     MIRT_RANDOM_GAUSSIAN_BLUR,
     MIRT_RANDOM_COLOR_JITTER,
     MIRT_RAND_AUGMENT,
+    MIRT_RANDOM_PERSPECTIVE,
     MIRT__AUGMENTATION_COUNT
 } mirt_augmentation_kind;
 /* Where a pixel from outside of the image is taken from: (dcba|abcd|dcba), one value, (abcd|abcd|abcd),
@@ -55,7 +56,8 @@ typedef struct mirt_augmentation {
     float factor[2];             /* rotation: in turns, counter-clockwise, within [-1, 1]; brightness: of the value
                                     range, within [-1, 1]; contrast: {l, u}, within [0, 1], is 1 - l to 1 + u times the
                                     contrast, and {f, 0} is {f, f}; hue, saturation, color degeneration, erasing,
-                                    inversion, sharpness, blur, RandAugment: within [0, 1], and {f, 0} is {0, f};
+                                    inversion, sharpness, blur, RandAugment, perspective: within [0, 1], and {f, 0}
+                                    is {0, f};
                                     grayscale: its chance, {f, 0}; posterization: bits, {l, u} is l to u - 1, within
                                     [1, 8], {f, 0} is {1, f} */
     /* zoom, above -1 to 1: how much larger the part of the image that is shown becomes, so that more than 0 zooms out;
@@ -63,9 +65,9 @@ typedef struct mirt_augmentation {
        right */
     float height_factor[2], width_factor[2];
     mirt_fill_mode fill_mode;    /* rotation, zoom, translation, shear; erasing: noise or MIRT_FILL_CONSTANT */
-    mirt_interpolation interpolation; /* the first four, and resizing: bilinear or nearest; the layer mirt_resizing any
-                                         but area */
-    float fill_value;            /* of MIRT_FILL_CONSTANT */
+    mirt_interpolation interpolation; /* the first four, perspective and resizing: bilinear or nearest; the layer
+                                         mirt_resizing any but area */
+    float fill_value;            /* of MIRT_FILL_CONSTANT, and of perspective */
     int height, width;           /* of what crops and resizing make; {n, 0} is {n, n} */
     bool crop_to_aspect_ratio;   /* resizing: of the largest part in the middle that has the new shape */
     float value_range[2];        /* of pixels, all that change values but grayscale: results are clipped to it, but for
@@ -75,7 +77,8 @@ typedef struct mirt_augmentation {
     float x_factor[2], y_factor[2]; /* shear, within [0, 1]: pixels to the side per pixel down, and down per pixel to
                                        the side */
     float scale[2];              /* erasing, within [0, 1]: squares of the shares of height and width that the erased
-                                    part has; default {0.02, 0.33} */
+                                    part has; default {0.02, 0.33}; perspective, {s, 0}: a corner moves by up to half
+                                    of this share of the height and width; default 1 */
     float addition_factor[2], threshold_factor[2]; /* solarization, within [0, 1]; {f, 0} is {0, f} */
     int bins;                    /* equalization, 2 to 256; default 256 */
     int kernel_size;             /* blur: pixels to a side, odd, at most 31; default 3 */
@@ -104,6 +107,10 @@ MIRT_API mirt_tensor *mirt_random_contrast(mirt_tensor *x, const mirt_augmentati
 MIRT_API mirt_tensor *mirt_random_brightness(mirt_tensor *x, const mirt_augmentation *desc);
 /* From the upper left corner; both directions have the same random sign. */
 MIRT_API mirt_tensor *mirt_random_shear(mirt_tensor *x, const mirt_augmentation *desc);
+/* With a chance that is drawn from `factor`, default {0, 1}, the corners move, except the upper left one; the upper
+   right and the lower left one stay on their edges. Outside of the image is fill_value. An image of one row or column
+   stays. Keras: RandomPerspective. */
+MIRT_API mirt_tensor *mirt_random_perspective(mirt_tensor *x, const mirt_augmentation *desc);
 /* Of red, green and blue: the hue turns by up to half the factor, either way. */
 MIRT_API mirt_tensor *mirt_random_hue(mirt_tensor *x, const mirt_augmentation *desc);
 /* The saturation times f / (1 - f): a factor of 0.5 changes nothing, 0 is gray. As in Keras the saturation itself is
@@ -162,7 +169,7 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
    erasing or erasing:0.5:constant, invert:0.2 and gaussian_blur:0.5 (a chance of up to this, which each image draws;
    0.5:0.5 is a half), grayscale:0.2 (a chance), solarization:0.1:0.5 (addition, threshold), posterization:4,
    color_degeneration:0.5, auto_contrast, equalization, sharpness:0.2:0.8, color_jitter:0.2:0.2:0.2:0.1 (brightness,
-   contrast, saturation, hue), rand_augment or rand_augment:0.3. */
+   contrast, saturation, hue), rand_augment or rand_augment:0.3, perspective or perspective:0.4 (scale). */
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most);
 
 /* Mean and variance of the channels of x[0], over an epoch, into desc: what mirt_normalization then takes off. The data

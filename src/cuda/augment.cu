@@ -34,7 +34,7 @@ typedef struct mirt__cu_augment {
 
 /* Of all transforms of the pass, one after the other, as float. */
 static __device__ void mirt__cu_augment_matrices(const mirt__cu_augment &a, int64_t image, float *to) {
-    double m[6] = {1, 0, 0, 0, 1, 0}, next[6], drawn[4];
+    double m[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1}, next[9], drawn[4];
     const uint64_t seed = a.numbers->seed, row = a.numbers->first_row + (uint64_t)image, step = a.numbers->step;
     for (int k = a.first; k < a.end; k++) {
         if (!mirt__transform_applies(&a.transform[k], seed, row, step)) continue;
@@ -42,7 +42,7 @@ static __device__ void mirt__cu_augment_matrices(const mirt__cu_augment &a, int6
         mirt__transform_matrix(&a.transform[k], drawn, next);
         mirt__transform_then(m, next);
     }
-    for (int i = 0; i < 6; i++) to[i] = (float)m[i];
+    for (int i = 0; i < 9; i++) to[i] = (float)m[i];
 }
 
 /* >>one affine warp */
@@ -79,7 +79,7 @@ static inline __device__ float mirt__cu_augment_read(const mirt__cu_augment &a, 
 }
 
 template <class T> static __global__ __launch_bounds__(256) void mirt__cu_augment_warp(mirt__cu_augment a) {
-    MIRT_SHARED(float, m, 6);
+    MIRT_SHARED(float, m, 9);
     const int64_t image = mirt__cu_divide32(blockIdx.x, a.by_parts);
     const int part = (int)(blockIdx.x - image * a.parts), pixels = a.oh * a.ow, begin = part * MIRT__CU_AUGMENT_PIXELS;
     const int end = pixels - begin < MIRT__CU_AUGMENT_PIXELS ? pixels : begin + MIRT__CU_AUGMENT_PIXELS;
@@ -91,6 +91,9 @@ template <class T> static __global__ __launch_bounds__(256) void mirt__cu_augmen
         const int oy = (int)mirt__cu_divide32((uint32_t)i, a.by_line), ox = i - oy * a.ow;
         float px = __fadd_rn(__fadd_rn(__fmul_rn(m[0], (float)ox), __fmul_rn(m[1], (float)oy)), m[2]);
         float py = __fadd_rn(__fadd_rn(__fmul_rn(m[3], (float)ox), __fmul_rn(m[4], (float)oy)), m[5]);
+        const float by = __fadd_rn(__fadd_rn(__fmul_rn(m[6], (float)ox), __fmul_rn(m[7], (float)oy)), m[8]);
+        px = __fdiv_rn(px, by);
+        py = __fdiv_rn(py, by);
         if (!(px >= 0 && px <= last_x && py >= 0 && py <= last_y)) {
             px = mirt__cu_augment_inside(a.fill, px, a.w);
             py = mirt__cu_augment_inside(a.fill, py, a.h);

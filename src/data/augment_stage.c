@@ -125,6 +125,7 @@ static const struct {
     {"color_jitter", MIRT_RANDOM_COLOR_JITTER, true,
      {MIRT__AT(brightness_factor), MIRT__AT(contrast_factor), MIRT__AT(saturation_factor), MIRT__AT(hue_factor)}},
     {"rand_augment", MIRT_RAND_AUGMENT, false, {MIRT__AT(factor), MIRT__AT(factor[1])}},
+    {"perspective", MIRT_RANDOM_PERSPECTIVE, false, {MIRT__AT(scale)}},
 #undef MIRT__AT
 };
 

@@ -18,11 +18,12 @@
 
 #define MIRT__WARP_PIECE 128 /* pixels at a time */
 
-/* y[oy, ox] = x at the transformed position, like ImageProjectiveTransformV3: interpolated from four neighbors, or the
+/* y[oy, ox] = x at the position that m gives, like ImageProjectiveTransformV3: interpolated from four neighbors, or the
    nearest. Pixels are float32 (mirt__real) or uint8; y is uint8 only if x is, and then rounded to nearest. h * line is
    below 2^31. */
 typedef struct mirt__warp {
-    float m[6];
+    float m[9];
+    bool projects;                 /* positions are quotients */
     int64_t h, w, c, oh, ow, line; /* line: elements from one row of x to the next */
     mirt_fill_mode fill;
     bool nearest;
@@ -108,8 +109,20 @@ static void mirt__warp_return(const mirt__warp *a, mirt__warp_piece *p, int64_t 
     }
 }
 
+/* Divides the positions of `n` pixels of row oy from ox on, as a perspective has it. */
+static void mirt__warp_divide(const mirt__warp *a, int64_t oy, int64_t ox, int64_t n, mirt__warp_piece *p) {
+    const float m6 = a->m[6], m8 = a->m[8], by_y = a->m[7] * (float)oy;
+    MIRT__INDEPENDENT
+    for (int32_t i = 0; i < (int32_t)n; i++) {
+        const float by = m6 * (float)((int32_t)ox + i) + by_y + m8;
+        p->x[i] /= by;
+        p->y[i] /= by;
+    }
+}
+
 /* Computes where `n` pixels of row oy from ox on are read. Pixels inside of the image are adjacent, so the search for
-   the others runs from both ends: they are outside of [*low, *high). */
+   the others runs from both ends: they are outside of [*low, *high). A perspective may have two such parts, so that its
+   caller looks at each pixel. */
 static void mirt__warp_places(const mirt__warp *a, int64_t oy, int64_t ox, int64_t n, mirt__warp_piece *p,
                               int64_t *begin, int64_t *end) {
     const float last_x = (float)(a->w - 1), last_y = (float)(a->h - 1), m0 = a->m[0], m2 = a->m[2], m3 = a->m[3],
@@ -122,6 +135,8 @@ static void mirt__warp_places(const mirt__warp *a, int64_t oy, int64_t ox, int64
         p->x[i] = m0 * at + x_y + m2;
         p->y[i] = m3 * at + y_y + m5;
     }
+    if (a->projects) mirt__warp_divide(a, oy, ox, n, p);
+    if (a->projects) high = 0;
     while (low < high && mirt__warp_strays(p, low, last_x, last_y)) low++;
     while (high > low && mirt__warp_strays(p, high - 1, last_x, last_y)) high--;
     mirt__warp_return(a, p, 0, low);
@@ -280,12 +295,12 @@ static void mirt__warp_image(const mirt__warp *a) {
     mirt__warp w = *a;
     int64_t low, high;
     for (int i = 0; i < 6; i++) whole = whole && a->m[i] == floorf(a->m[i]);
-    w.nearest = a->nearest || whole;
+    w.nearest = a->nearest || (whole && !a->projects);
     mirt__warp_foresee(a);
 #ifndef MIRT__REAL_DOUBLE
     /* The last position from which four channels of all four neighbors can be read. */
     const int64_t safe = (a->h - 1) * a->line + a->w * a->c - a->line - a->c - 4;
-    const bool lanes = a->c <= 4 && a->h > 1 && a->w > 1 && safe >= 0 && safe < 1 << 24;
+    const bool lanes = !a->projects && a->c <= 4 && a->h > 1 && a->w > 1 && safe >= 0 && safe < 1 << 24;
 #endif
     for (int64_t oy = 0; oy < a->oh; oy++) {
         for (int64_t ox = 0; ox < a->ow; ox += MIRT__WARP_PIECE) {
@@ -344,7 +359,7 @@ static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__tr
                                mirt_dtype dtype, void *y) {
     const mirt__transform *const t = &a->transform[first], *const last = &a->transform[pass->end - 1];
     mirt__warp w;
-    double m[6] = {1, 0, 0, 0, 1, 0}, next[6], drawn[4];
+    double m[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1}, next[9], drawn[4];
     int64_t begin[2] = {0, 0}, size[2];
     size[0] = t->h;
     size[1] = t->w;
@@ -355,7 +370,8 @@ static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__tr
         mirt__transform_matrix(&a->transform[k], drawn, next);
         mirt__transform_then(m, next);
     }
-    for (int k = 0; k < 6; k++) w.m[k] = (float)m[k];
+    for (int k = 0; k < 9; k++) w.m[k] = (float)m[k];
+    w.projects = w.m[6] < 0 || w.m[6] > 0 || w.m[7] < 0 || w.m[7] > 0 || w.m[8] < 1 || w.m[8] > 1;
     w.h = size[0];
     w.w = size[1];
     w.c = t->c;

@@ -59,6 +59,8 @@ MIRT__TRAINING bool mirt__transform_factors(const mirt_augmentation *d, mirt__tr
         MIRT__RANGE(RANDOM_BRIGHTNESS, 0, factor, -1, 1, -1, 0, 0),
         MIRT__RANGE(RANDOM_SHEAR, 0, y_factor, 0, 1, -1, 0, 0),
         MIRT__RANGE(RANDOM_SHEAR, 1, x_factor, 0, 1, -1, 0, 0),
+        MIRT__RANGE(RANDOM_PERSPECTIVE, 0, factor, 0, 1, 0, 1, 0),
+        MIRT__RANGE(RANDOM_PERSPECTIVE, 1, scale, 0, 1, 0, 1, 0),
         MIRT__RANGE(RANDOM_HUE, 0, factor, 0, 1, 0, 0, 0),
         MIRT__RANGE(RANDOM_SATURATION, 0, factor, 0, 1, 0, 0, 0),
         MIRT__RANGE(RANDOM_ERASING, 0, factor, 0, 1, 0, 1, 0),
@@ -92,9 +94,11 @@ MIRT__TRAINING bool mirt__transform_draws(const mirt_augmentation *d, mirt__tran
                           (int)d->fill_mode, (double)d->fill_value),
                false;
     }
-    if (d->kind == MIRT_RANDOM_ERASING && d->fill_mode != MIRT_FILL_REFLECT && d->fill_mode != MIRT_FILL_CONSTANT) {
-        return mirt__fail(MIRT_E_INVALID, "fill mode %d: erasing fills with noise, or by MIRT_FILL_CONSTANT",
-                          (int)d->fill_mode),
+    if ((d->kind == MIRT_RANDOM_ERASING || d->kind == MIRT_RANDOM_PERSPECTIVE) && d->fill_mode != MIRT_FILL_REFLECT &&
+        d->fill_mode != MIRT_FILL_CONSTANT) {
+        return mirt__fail(MIRT_E_INVALID, "fill mode %d: %sMIRT_FILL_CONSTANT", (int)d->fill_mode,
+                          d->kind == MIRT_RANDOM_ERASING ? "erasing fills with noise, or by "
+                                                         : "a perspective supports only "),
                false;
     }
     if (d->kind == MIRT_EQUALIZATION) {
@@ -126,7 +130,7 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
     const int traits = mirt__transform_traits(d->kind);
     out->kind = d->kind;
     out->mode = d->mode;
-    out->fill = d->fill_mode;
+    out->fill = d->kind == MIRT_RANDOM_PERSPECTIVE ? MIRT_FILL_CONSTANT : d->fill_mode;
     out->value = d->fill_value;
     out->nearest = d->interpolation == MIRT_NEAREST;
     out->h = out->oh = h;

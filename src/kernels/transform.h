@@ -31,6 +31,7 @@ MIRT__BOTH int mirt__transform_traits(mirt_augmentation_kind kind) {
     case MIRT_RANDOM_ZOOM:
     case MIRT_RANDOM_TRANSLATION:
     case MIRT_RANDOM_SHEAR: return MIRT__MOVES | MIRT__FILLS;
+    case MIRT_RANDOM_PERSPECTIVE: return MIRT__MOVES | MIRT__FILLS | MIRT__CHANCES;
     case MIRT_RANDOM_CROP:
     case MIRT_CENTER_CROP:
     case MIRT_RESIZING: return MIRT__MOVES | MIRT__SIZES;
@@ -113,8 +114,22 @@ MIRT__BOTH void mirt__transform_window(const mirt__transform *t, int64_t begin[2
     begin[1] = (t->w - size[1]) / 2;
 }
 
-/* The position in t's input, or in its window, of output (x, y): m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]. */
-MIRT__BOTH void mirt__transform_matrix(const mirt__transform *t, const double drawn[4], double m[6]) {
+/* A perspective, whose corners right of, below and diagonal to the upper left one move to shares of the width and the
+   height: like Keras's system of equations, solved. The upper left corner stays. */
+MIRT__BOTH void mirt__transform_perspective(const mirt__transform *t, const double drawn[4], double m[9]) {
+    const double right = (double)(t->w - 1), down = (double)(t->h - 1);
+    double to[4]; /* across: the right corner, the diagonal one; down: the lower corner, the diagonal one */
+    for (int i = 0; i < 4; i++) to[i] = 1 + (drawn[i] - 0.5) * (double)t->high[1];
+    if (!(right > 0) || !(down > 0)) return;
+    m[6] = (to[3] / to[2] - 1) / (right * to[1]);
+    m[7] = (to[1] / to[0] - 1) / (down * to[3]);
+    m[0] = right * m[6] + 1 / to[0];
+    m[4] = down * m[7] + 1 / to[2];
+}
+
+/* The position in t's input, or in its window, of output (x, y): m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5], both
+   over m[6] x + m[7] y + m[8]. */
+MIRT__BOTH void mirt__transform_matrix(const mirt__transform *t, const double drawn[4], double m[9]) {
     const double h = (double)t->h, w = (double)t->w, middle_x = (w - 1) / 2, middle_y = (h - 1) / 2;
     double xx = 1, xy = 0, x = 0, yx = 0, yy = 1, y = 0, turn;
     int64_t begin[2] = {0, 0}, size[2];
@@ -170,13 +185,16 @@ MIRT__BOTH void mirt__transform_matrix(const mirt__transform *t, const double dr
     m[3] = yx;
     m[4] = yy;
     m[5] = y;
+    m[6] = m[7] = 0;
+    m[8] = 1;
+    if (t->kind == MIRT_RANDOM_PERSPECTIVE) mirt__transform_perspective(t, drawn, m);
 }
 
 /* The composition of a and b: the positions in a's input of b's outputs. */
-MIRT__BOTH void mirt__transform_then(double a[6], const double b[6]) {
-    double both[6];
-    for (int i = 0; i < 6; i += 3) {
-        for (int k = 0; k < 3; k++) both[i + k] = a[i] * b[k] + a[i + 1] * b[3 + k] + (k == 2 ? a[i + 2] : 0);
+MIRT__BOTH void mirt__transform_then(double a[9], const double b[9]) {
+    double both[9];
+    for (int i = 0; i < 9; i += 3) {
+        for (int k = 0; k < 3; k++) both[i + k] = a[i] * b[k] + a[i + 1] * b[3 + k] + a[i + 2] * b[6 + k];
     }
     memcpy(a, both, sizeof both);
 }

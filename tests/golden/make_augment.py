@@ -223,6 +223,35 @@ def shear(x_factor, y_factor, row=ROW, **kw):
     return entry("random_shear", shear=(x_factor, y_factor), **kw), given(layer, [u[2], u[0], u[1]]), matrix
 
 
+def perspective(factor, scale, interpolation="bilinear", value=0, key=KEY):
+    u, chance = units(drawn(0, key ^ SEED, ROW)), units(drawn(1, key ^ SEED, ROW))
+    layer = L.RandomPerspective(factor, scale, interpolation=interpolation, fill_value=value)
+    # of the corners in Keras's order, across and down; a corner at 0 stays there, whatever is drawn
+    corners = [0.3, 0.9, u[0], 0.4, 0.7, u[2], u[1], u[3]]
+    with_chance = given(layer, chance[:2] + corners)
+
+    def homography(w, h):
+        start = np.array([[0, 0], [w, 0], [0, h], [w, h]], np.float64)
+        end = start * (1 + scale * (np.reshape(corners, (4, 2)) - 0.5))
+        solve = keras.src.backend.tensorflow.image.compute_homography_matrix
+        return np.append(solve(tf.constant(start[None]), tf.constant(end[None])), 1).reshape(3, 3)
+
+    def call(x, training):
+        def in_float64(images, start, end, **kw):
+            # Keras's own would solve the equations in float32
+            rows = homography(*np.asarray(start)[0, 3]).ravel()[None, :8]
+            return tf.raw_ops.ImageProjectiveTransformV3(
+                images=images, transforms=rows.astype(np.float32), output_shape=images.shape[1:3],
+                fill_value=kw["fill_value"], interpolation=kw["interpolation"].upper())
+
+        with mock.patch.object(layer.backend.image, "perspective_transform", in_float64):
+            return with_chance(x, training)
+
+    call.fill_value, call.fill_mode = value, "constant"
+    text = entry("random_perspective", factor, interpolation=interpolation, value=value, scale=(scale, 0))
+    return text, call, lambda h, w: (homography(w - 1, h - 1), (h, w))
+
+
 def hue(factor, value_range, row=ROW):
     u = units(drawn(0, KEY ^ SEED, row))
     layer = L.RandomHue(factor, value_range=value_range)
@@ -464,6 +493,16 @@ for shape in [(5, 7, 3), (9, 140, 3)]:
         ([rand_augment(8, (0.2, 0.4), (0, 1))], shape),
     ]
 CASES.append(([rand_augment(8, (0.0, 1.0), (-0.5, 1.5))], (6, 5, 1)))
+for i, shape in enumerate(SHAPES[:5] + [(33, 21, 3)]):
+    CASES += [
+        ([perspective((1.0, 1.0), 1.0, value=0.5 * (i % 2))], shape),
+        ([perspective((1.0, 1.0), 0.4, "nearest", value=0.75)], shape),
+        ([perspective((0.0, 0.01), 0.5)], shape),
+    ]
+CASES += [
+    ([perspective((0.9, 1.0), 0.7, value=0.25), center_crop(3, 4)], (6, 5, 1)),
+    ([rotation(0.08, fill="constant", value=0.25), perspective((1.0, 1.0), 0.6, value=0.25, key=2)], (9, 140, 3)),
+]
 
 
 def one_warp(entries, x):
@@ -477,7 +516,7 @@ def one_warp(entries, x):
     ]
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=tf.constant(x[None]),
-        transforms=tf.constant(total.ravel()[None, :8].astype(np.float32)),
+        transforms=tf.constant((total / total[2, 2]).ravel()[None, :8].astype(np.float32)),
         output_shape=[h, w],
         fill_value=filling.fill_value,
         interpolation="BILINEAR",
