@@ -5,7 +5,7 @@
 #include "augment_util.h"
 #include "golden/augment.h"
 
-enum { MOST_TRANSFORMS = 8 * 11 };
+enum { MOST_TRANSFORMS = 1 + 5 * (5 * 11 + 1) };
 
 static float *image_of(const mirt_shape *shape, unsigned seed) {
     int64_t count = mirt__shape_count(shape);
@@ -397,6 +397,59 @@ static void test_perspective(void) {
     ok(good && memcmp(x, y, W * sizeof *x) == 0, "an image of one row stays");
 }
 
+/* Gamma numbers have their mean and variance; every change of AugMix, and none, comes equally often; a chain and the
+   image itself have half of all where there is one chain. */
+static void test_aug_mix(void) {
+    enum { N = 20000 };
+    static const float alphas[] = {0.25f, 1, 3};
+    mirt_augmentation d;
+    mirt__transform t[MOST_TRANSFORMS];
+    memset(&d, 0, sizeof d);
+    d.kind = MIRT_AUG_MIX;
+    for (int k = 0; k < MIRT__COUNT(alphas); k++) {
+        const double alpha = (double)alphas[k];
+        double sum = 0, square = 0, both = 0, share = 0;
+        d.alpha = alphas[k];
+        const bool good = mirt__transform_of(&d, 4, 4, 3, t);
+        t->key = 8;
+        t->size = 2;
+        for (int i = 0; i < N; i++) {
+            mirt__real shares[2];
+            const double x = exp(mirt__transform_log_gamma(t, 3, (uint64_t)i, 0, 1)),
+                         y = exp(mirt__transform_log_gamma(t, 3, (uint64_t)i, 0, 2));
+            mirt__transform_shares(t, 3, (uint64_t)i, 0, shares);
+            sum += x / N;
+            square += (x - alpha) * (x - alpha) / N;
+            both += (x - alpha) * (y - alpha) / alpha / N;
+            share += (double)shares[0] / N;
+        }
+        ok(good && fabs(sum - alpha) < 5 * sqrt(alpha / N) &&
+               fabs(square - alpha) < 5 * sqrt((2 * alpha * alpha + 6 * alpha) / N) && fabs(both) < 5 / sqrt(N) &&
+               fabs(share - 1 / 3.0) < 5 * sqrt(2 / 9.0 / N),
+           "gamma numbers of %g: mean %.4f, variance %.4f, correlation %.4f; a third of the shares: %.4f", alpha, sum,
+           square, both, share);
+    }
+    const mirt_shape shape = mirt_make_shape(4, 4, 3, 0, 0, 0);
+    for (int fewer = 0; fewer < 2; fewer++) {
+        const int choices = fewer ? 7 : 11;
+        int seen[12] = {0}, several = 0, wrong = 0;
+        d.fewer_ops = fewer;
+        const int count = transforms_of(&d, 1, &shape, t);
+        for (int i = 0; i < N; i++) {
+            int found = choices;
+            for (int k = 0; k < choices && count; k++) {
+                if (!mirt__transform_applies(&t[2 + choices * 3 + k], 5, (uint64_t)i, 0)) continue;
+                several += found < choices;
+                found = k;
+            }
+            seen[found]++;
+        }
+        for (int k = 0; k <= choices; k++) wrong += abs(seen[k] - N / (choices + 1)) > 5 * sqrt(N / (choices + 1.0));
+        ok(count == 1 + 3 * (3 * choices + 1) && wrong == 0 && several == 0,
+           "AugMix: each of %d changes, or none, comes equally often", choices);
+    }
+}
+
 /* How often, how large and where; the noise is normal and clipped. */
 static void test_erasing_draws(void) {
     enum { N = 20000, H = 40, W = 60 };
@@ -478,6 +531,8 @@ static void test_tables(void) {
                                         "color_jitter:0.5:0.5:0.7:0.3,gaussian_blur,rand_augment",
                                         "invert:1:1,equalization,color_degeneration:0.7,posterization:2:5",
                                         "perspective,rotation:0.2:constant,perspective",
+                                        "hue:0.5,aug_mix,zoom:0.2",
+                                        "aug_mix:0.6,aug_mix",
                                         "rotation:0.5,erasing:1:constant,hue:0.5"};
     static float x[IMAGES_AT_ONCE][NUMBERS], y[IMAGES_AT_ONCE * 2 * NUMBERS], want[2 * NUMBERS];
     const mirt_shape shape = mirt_make_shape(H, W, 3, 0, 0, 0);
@@ -669,6 +724,9 @@ static void test_text(void) {
     ok(mirt_parse_augmentation("perspective,perspective:0.25", l, 8) == 2 && l[0].kind == MIRT_RANDOM_PERSPECTIVE &&
            l[0].scale[0] == 0 && l[1].scale[0] == 0.25f,
        "... perspective");
+    ok(mirt_parse_augmentation("aug_mix,aug_mix:0.25:0.5", l, 8) == 2 && l[0].kind == MIRT_AUG_MIX &&
+           l[0].factor[0] == 0 && l[1].factor[0] == 0.25f && l[1].factor[1] == 0.5f,
+       "... AugMix");
     static const char *const bad[] = {"",
                                       "flip,",
                                       ",flip",
@@ -718,6 +776,7 @@ static void test_text(void) {
                                       "perspective:2",
                                       "perspective:0.1:0.2",
                                       "perspective:wrap",
+                                      "aug_mix:2",
                                       "flip,flip,flip,flip,flip,flip,flip,flip,flip",
                                       "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
     for (int i = 0; i < MIRT__COUNT(bad); i++)
@@ -757,6 +816,7 @@ int main(void) {
     test_draws();
     test_color_draws();
     test_perspective();
+    test_aug_mix();
     test_erasing_draws();
     test_not_numbers();
     test_tables();

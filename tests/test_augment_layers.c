@@ -10,7 +10,7 @@ static char path[512];
 static const char *const network = "flip,rotation:0.2,zoom:0.3,contrast:0.5,translation:0.1,crop:7:8,brightness:0.1,"
                                    "shear:0.2,hue:0.3,saturation:0.6,erasing:1,grayscale,invert,solarization:0.2:0.9,"
                                    "posterization:8,color_degeneration:0.5,equalization,sharpness:1,gaussian_blur:1:1,"
-                                   "color_jitter:0.1:0.1:0.7:0.2,rand_augment,perspective:0.4";
+                                   "color_jitter:0.1:0.1:0.7:0.2,rand_augment,perspective:0.4,aug_mix";
 
 /* Augmented as the text says, then one number an image, which is trained. */
 static mirt_model *augmenting(mirt_strategy *s, const char *text) {
@@ -66,7 +66,7 @@ static const char *const names[] = {
     "random_brightness", "random_shear",    "random_hue",  "random_saturation", "random_erasing", "random_grayscale",
     "random_invert", "solarization", "random_posterization", "random_color_degeneration", "equalization",
     "random_sharpness", "random_gaussian_blur", "random_color_jitter", "rand_augment",
-    "random_perspective"};
+    "random_perspective", "aug_mix"};
 
 /* 5: augment_once's seed */
 static uint64_t key_of_layer(int i) { return mirt__hash(names[i]) ^ mirt__hash("augment") ^ 11 ^ 5; }
@@ -89,10 +89,10 @@ static void test_layers(void) {
     /* As the transforms do it, keyed by seed, layer, row and step. */
     const mirt_shape shape = mirt_make_shape(SIDE_H, SIDE_W, 3, 0, 0, 0);
     mirt_augmentation list[24];
-    mirt__transform t[48];
+    mirt__transform t[160];
     const int listed = mirt_parse_augmentation(network, list, 24),
               transforms = transforms_by(list, listed, &shape, t, key_of_layer);
-    bool same = listed == MIRT__COUNT(names) && transforms == listed + 3 + 21, distinct = true;
+    bool same = listed == MIRT__COUNT(names) && transforms == listed + 3 + 21 + 102, distinct = true;
     for (int row = 0; row < 5; row++) {
         float y[7 * 8 * 3];
         augment_once(t, transforms, (uint64_t)row, MIRT_FLOAT32, row_floats[row], MIRT_FLOAT32, y);
@@ -186,6 +186,10 @@ static void test_files(void) {
     d.sigma[1] = 3;
     d.brightness_factor[1] = d.contrast_factor[0] = d.saturation_factor[0] = d.hue_factor[0] = 0.2f;
     d.num_ops = 5;
+    d.num_chains = 2;
+    d.chain_depth = 4;
+    d.alpha = 0.5f;
+    d.fewer_ops = true;
     mirt_tensor *x = mirt_input(m, MIRT_SHAPE(SIDE_H, SIDE_W, 3));
     for (int kind = 0; kind < MIRT__AUGMENTATION_COUNT; kind++) {
         d.kind = (mirt_augmentation_kind)kind;
@@ -242,10 +246,10 @@ static void test_stages(void) {
     static unsigned char first[ROWS][BYTES], other[ROWS][BYTES];
     mirt_augmentation list[16];
     const char *const stage = "flip,rotation:0.1,zoom:0.3,crop:7:8,contrast:0.2,hue:0.2,erasing,"
-                              "sharpness:1,color_jitter:0.1:0.2,rand_augment,perspective";
+                              "sharpness:1,color_jitter:0.1:0.2,rand_augment,perspective,aug_mix";
     const int count = mirt_parse_augmentation(stage, list, 16);
     const mirt_shape shape = mirt_make_shape(SIDE_H, SIDE_W, 3, 0, 0, 0);
-    mirt__transform t[48];
+    mirt__transform t[160];
     mirt_dataset *d = mirt_augment(rows_as(MIRT_UINT8), list, count);
     ok(stage_epoch(d, 3, 0, &first[0][0], BYTES) == ROWS && mirt__dataset_spec(d)->field[0].dtype == MIRT_UINT8 &&
            mirt__dataset_spec(d)->field[0].bytes == BYTES,
@@ -256,7 +260,7 @@ static void test_stages(void) {
     seeded = stage_epoch(d, 4, 0, &other[0][0], BYTES) == ROWS && memcmp(first, other, sizeof first) != 0;
     ok(again && next && seeded, "the same in the same epoch, others in the next one, and with another seed");
     const int transforms = transforms_by(list, count, &shape, t, key_in_stage);
-    bool same = count == 11 && transforms == 9 + 2 + 22;
+    bool same = count == 12 && transforms == 9 + 2 + 22 + 103;
     for (int i = 0; i < ROWS; i++) {
         mirt__augment a;
         unsigned char y[BYTES];

@@ -198,6 +198,15 @@ static void check_augmentations(void) {
     LAYER(AUGMENT(random_perspective, .scale = {-0.5f}), "factor -0.5");
     LAYER(AUGMENT(random_perspective, .fill_mode = MIRT_FILL_WRAP), "a perspective supports only MIRT_FILL_CONSTANT");
     LAYER(AUGMENT(random_perspective, .interpolation = MIRT_BICUBIC), "interpolation 2");
+    LAYER(AUGMENT(aug_mix, .factor = {1.5f}), "factor 1.5");
+    LAYER(AUGMENT(aug_mix, .num_chains = 6), "num_chains 6");
+    LAYER(AUGMENT(aug_mix, .num_chains = -1), "num_chains -1");
+    LAYER(AUGMENT(aug_mix, .chain_depth = 6), "chain_depth 6");
+    LAYER(AUGMENT(aug_mix, .chain_depth = -1), "chain_depth -1");
+    LAYER(AUGMENT(aug_mix, .alpha = -1), "alpha -1");
+    LAYER(AUGMENT(aug_mix, .alpha = nan_), "alpha");
+    LAYER(AUGMENT(aug_mix, .value_range = {1, 0}), "range");
+    LAYER(mirt_aug_mix(mirt_input(m, MIRT_SHAPE(2, 2, 2)), NULL), "channels");
     LAYER(mirt_augmentation_layer(x, NULL), "");
     LAYER(mirt_augmentation_layer(x, &(mirt_augmentation){.kind = (mirt_augmentation_kind)-1}), "kind");
     LAYER(mirt_augmentation_layer(x, &(mirt_augmentation){.kind = (mirt_augmentation_kind)99}), "kind");

@@ -37,6 +37,7 @@ typedef enum mirt_augmentation_kind {
     MIRT_RANDOM_COLOR_JITTER,
     MIRT_RAND_AUGMENT,
     MIRT_RANDOM_PERSPECTIVE,
+    MIRT_AUG_MIX,
     MIRT__AUGMENTATION_COUNT
 } mirt_augmentation_kind;
 /* Where a pixel from outside of the image is taken from: (dcba|abcd|dcba), one value, (abcd|abcd|abcd),
@@ -56,8 +57,8 @@ typedef struct mirt_augmentation {
     float factor[2];             /* rotation: in turns, counter-clockwise, within [-1, 1]; brightness: of the value
                                     range, within [-1, 1]; contrast: {l, u}, within [0, 1], is 1 - l to 1 + u times the
                                     contrast, and {f, 0} is {f, f}; hue, saturation, color degeneration, erasing,
-                                    inversion, sharpness, blur, RandAugment, perspective: within [0, 1], and {f, 0}
-                                    is {0, f};
+                                    inversion, sharpness, blur, RandAugment, AugMix, perspective: within [0, 1], and
+                                    {f, 0} is {0, f};
                                     grayscale: its chance, {f, 0}; posterization: bits, {l, u} is l to u - 1, within
                                     [1, 8], {f, 0} is {1, f} */
     /* zoom, above -1 to 1: how much larger the part of the image that is shown becomes, so that more than 0 zooms out;
@@ -86,6 +87,9 @@ typedef struct mirt_augmentation {
     float brightness_factor[2], contrast_factor[2], saturation_factor[2], hue_factor[2]; /* color jitter: `factor` of
                                     these four; {0, 0} leaves one out */
     int num_ops;                 /* RandAugment: changes one after the other; 1 to 8, default 2 */
+    int num_chains, chain_depth; /* AugMix: chains, and changes one after the other in each; 1 to 5, default 3 */
+    float alpha;                 /* AugMix: of the distributions of shares, above 0; default 1 */
+    bool fewer_ops;              /* AugMix: the first seven changes only. Keras: all_ops=False */
 } mirt_augmentation;
 
 /* Layers on (rows, height, width, channels). Random ones are active in training only, and leave nothing in programs
@@ -146,6 +150,11 @@ MIRT_API mirt_tensor *mirt_random_color_jitter(mirt_tensor *x, const mirt_augmen
    posterization, solarization, auto contrast and equalization, each by `factor` (default {0, 0.5}). Each image draws
    its own, in Keras the batch. */
 MIRT_API mirt_tensor *mirt_rand_augment(mirt_tensor *x, const mirt_augmentation *desc);
+/* A mean of the image and of num_chains changed ones, clipped to value_range; Dirichlet and beta distributions of
+   `alpha` give the shares. Each change in a chain is none or one of shear, translation, rotation, posterization,
+   solarization, auto contrast, equalization, brightness, color degeneration, contrast and sharpness, by `factor`
+   (default {0, 0.3}). Each image draws its own, in Keras the batch. Keras: AugMix. */
+MIRT_API mirt_tensor *mirt_aug_mix(mirt_tensor *x, const mirt_augmentation *desc);
 /* These three are always active, and gradients pass. Each channel from its least and greatest number to value_range;
    one with a single number stays. At most 64 channels. */
 MIRT_API mirt_tensor *mirt_auto_contrast(mirt_tensor *x, const mirt_augmentation *desc);
@@ -169,7 +178,8 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
    erasing or erasing:0.5:constant, invert:0.2 and gaussian_blur:0.5 (a chance of up to this, which each image draws;
    0.5:0.5 is a half), grayscale:0.2 (a chance), solarization:0.1:0.5 (addition, threshold), posterization:4,
    color_degeneration:0.5, auto_contrast, equalization, sharpness:0.2:0.8, color_jitter:0.2:0.2:0.2:0.1 (brightness,
-   contrast, saturation, hue), rand_augment or rand_augment:0.3, perspective or perspective:0.4 (scale). */
+   contrast, saturation, hue), rand_augment or rand_augment:0.3, perspective or perspective:0.4 (scale), aug_mix or
+   aug_mix:0.3. */
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most);
 
 /* Mean and variance of the channels of x[0], over an epoch, into desc: what mirt_normalization then takes off. The data

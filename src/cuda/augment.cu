@@ -23,6 +23,7 @@ typedef struct mirt__cu_augment {
     bool nearest;
     float value;
     float *measured;                            /* of each channel of each image */
+    float *kept;                                /* two images of each image, of AugMix */
     int h, w, line, c, oh, ow, at_y,
         at_x; /* the part of x that is read begins at (at_y, at_x); line: numbers in a row of x */
     int64_t x_image, y_image;                   /* numbers in images */
@@ -140,6 +141,7 @@ static inline __device__ void mirt__cu_augment_begin(const mirt__cu_augment &a, 
     out->applies = mirt__transform_applies(&t, out->seed, out->row, out->step);
     mirt__transform_draw(&t, out->seed, out->row, out->step, out->numbers);
     for (int k = 0; k < 2; k++) out->amount[k] = (float)mirt__transform_amount(&t, k, out->numbers);
+    if (t.kind == MIRT_AUG_MIX) mirt__transform_shares(&t, out->seed, out->row, out->step, out->amount);
 }
 
 /* The mean of each channel of image blockIdx.x, or its least and greatest number; thread t has channel t % c of every
@@ -188,6 +190,10 @@ static inline __device__ float mirt__cu_augment_value(const mirt__cu_augment &a,
     if (t.kind == MIRT_EQUALIZATION) {
         const float *const level = a.measured + (image * a.c + i % a.c) * (MIRT__TRANSFORM_BINS + 1);
         return level[0] < 0 ? x : level[1 + mirt__transform_bin(&t, x)];
+    }
+    if (t.kind == MIRT_AUG_MIX) {
+        float *const first = a.kept + image * 2 * a.x_image + i;
+        return mirt__transform_mixed(&t, d.amount, x, first, first + a.x_image);
     }
     if (t.kind == MIRT_RANDOM_ERASING) {
         const int pixel = i / a.c, row = pixel / (int)t.w, column = pixel - row * (int)t.w;
@@ -334,7 +340,7 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
     mirt__cu_augment a;
     int warps = 0, turn = 0;
     int measured = 0; /* numbers of each channel */
-    int64_t most = 0; /* numbers in the largest image between two passes */
+    int64_t most = 0, mixed = 0; /* numbers in the largest image between two passes, and of AugMix */
     if (args->rows == 0 || args->count < 1) return;
     for (int i = 0, end; i < args->count; i = end) {
         const mirt__transform_pass pass = mirt__transform_pass_of(t, args->count, i);
@@ -343,6 +349,7 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
         warps += pass.remakes;
         for (int k = i; k < end; k++) {
             const int each = t[k].kind == MIRT_EQUALIZATION ? MIRT__TRANSFORM_BINS + 1 : 2;
+            if (t[k].kind == MIRT_AUG_MIX && t[k].h * t[k].w * t[k].c > mixed) mixed = t[k].h * t[k].w * t[k].c;
             if ((each > 2 || (mirt__transform_traits(t[k].kind) & MIRT__MEASURES)) && each > measured) measured = each;
         }
         if (end < args->count && last->oh * last->ow * last->c > most) most = last->oh * last->ow * last->c;
@@ -352,7 +359,7 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
     const int between = warps - (leads && warps > 0 ? 0 : 1), buffers = between > 2 ? 2 : between < 0 ? 0 : between;
     const int64_t half = mirt__cu_ceil(args->rows * most * 4, 256) * 256,
                   means = mirt__cu_ceil(args->rows * t[0].c * measured * 4, 256) * 256;
-    char *room = static_cast<char *>(mirt__cu_room(cu, (size_t)(means + buffers * half)));
+    char *room = static_cast<char *>(mirt__cu_room(cu, (size_t)(means + buffers * half + args->rows * mixed * 8)));
     memset(&numbers, 0, sizeof numbers);
     numbers.seed = args->seed;
     numbers.first_row = args->first_row;
@@ -361,6 +368,7 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
     a.transform = static_cast<const mirt__transform *>(mirt__cu_constant_copy(cu, t, (size_t)args->count * sizeof *t));
     a.numbers = static_cast<const mirt__cu_augment_numbers *>(mirt__cu_number(cu, &numbers, sizeof numbers));
     a.measured = (float *)room;
+    a.kept = mixed ? (float *)(room + means + buffers * half) : NULL;
     a.x = args->x;
     a.x_dtype = args->x_dtype;
     a.c = (int)t[0].c;

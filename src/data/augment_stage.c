@@ -126,6 +126,7 @@ static const struct {
      {MIRT__AT(brightness_factor), MIRT__AT(contrast_factor), MIRT__AT(saturation_factor), MIRT__AT(hue_factor)}},
     {"rand_augment", MIRT_RAND_AUGMENT, false, {MIRT__AT(factor), MIRT__AT(factor[1])}},
     {"perspective", MIRT_RANDOM_PERSPECTIVE, false, {MIRT__AT(scale)}},
+    {"aug_mix", MIRT_AUG_MIX, false, {MIRT__AT(factor), MIRT__AT(factor[1])}},
 #undef MIRT__AT
 };
 

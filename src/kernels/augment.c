@@ -342,8 +342,8 @@ static void mirt__augment_to_bytes(const mirt__real *x, unsigned char *y, int64_
 
 /* >>a list of transforms */
 
-/* Elements of the largest intermediate image, including the last one if several transforms produce it. */
-MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dtype x_dtype, mirt_dtype y_dtype) {
+/* Bytes of the largest intermediate image, including the last one if several transforms produce it. */
+static size_t mirt__augment_half(const mirt__transform *t, int count, mirt_dtype x_dtype, mirt_dtype y_dtype) {
     int64_t most = 0;
     const mirt__transform_pass first = mirt__transform_pass_of(t, count, 0);
     const bool direct = first.end == count && first.moves && (x_dtype == MIRT_UINT8 || y_dtype != MIRT_UINT8);
@@ -351,7 +351,13 @@ MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dt
         const mirt__transform *last = &t[mirt__transform_pass_of(t, count, i).end - 1];
         if (last->oh * last->ow * last->c > most) most = last->oh * last->ow * last->c;
     }
-    return 2 * mirt__align_up((size_t)most * sizeof(mirt__real));
+    return mirt__align_up((size_t)most * sizeof(mirt__real));
+}
+
+MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dtype x_dtype, mirt_dtype y_dtype) {
+    bool mixes = false;
+    for (int i = 0; i < count; i++) mixes = mixes || t[i].kind == MIRT_AUG_MIX;
+    return (mixes ? 4 : 2) * mirt__augment_half(t, count, x_dtype, y_dtype);
 }
 
 /* Runs the pass of transforms [first, pass->end) from x to y, which is uint8 only if it is the last image. */
@@ -391,7 +397,7 @@ static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__tr
 
 MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
     const mirt__transform *const t = a->transform, *const last = &t[a->count - 1];
-    const size_t half = mirt__augment_room(t, a->count, a->x_dtype, a->y_dtype) / 2;
+    const size_t half = mirt__augment_half(t, a->count, a->x_dtype, a->y_dtype);
     mirt__real *real = NULL; /* the image so far, once it is float32 */
     int turn = 0;
     for (int i = 0, end; i < a->count; i = end) {
@@ -409,7 +415,8 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
             else mirt__augment_filter(a, &t[i], real, (mirt__real *)y);
             real = (mirt__real *)y;
         }
-        for (int k = i; k < end && !pass.remakes; k++) mirt__augment_values(a, &t[k], real);
+        for (int k = i; k < end && !pass.remakes; k++)
+            mirt__augment_values(a, &t[k], real, (mirt__real *)((char *)a->room + 2 * half));
     }
     if (half && a->y_dtype == MIRT_UINT8)
         mirt__augment_to_bytes(real, (unsigned char *)a->y, last->oh * last->ow * last->c);

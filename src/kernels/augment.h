@@ -28,8 +28,9 @@ typedef struct mirt__augment {
     void *room;
 } mirt__augment;
 MIRT__LIB void mirt__augment_image(const mirt__augment *args);
-/* Applies one transform, which moves no pixels, to the image so far. */
-MIRT__LIB void mirt__augment_values(const mirt__augment *args, const mirt__transform *transform, mirt__real *x);
+/* Applies one transform, which moves no pixels, to the image so far; `kept`: two images' room for AugMix. */
+MIRT__LIB void mirt__augment_values(const mirt__augment *args, const mirt__transform *transform, mirt__real *x,
+                                    mirt__real *kept);
 /* The same of one that filters, to another image. */
 #define MIRT__FILTER_BESIDE 1024 /* numbers that a kernel may have beside the middle of each of its rows */
 MIRT__LIB void mirt__augment_filter(const mirt__augment *args, const mirt__transform *transform, const mirt__real *x,

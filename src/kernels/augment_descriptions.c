@@ -117,6 +117,18 @@ MIRT__TRAINING bool mirt__transform_draws(const mirt_augmentation *d, mirt__tran
     }
     if (d->kind == MIRT_RAND_AUGMENT && (d->num_ops < 0 || d->num_ops > 8))
         return mirt__fail(MIRT_E_INVALID, "num_ops %d; 1 to 8 are possible", d->num_ops), false;
+    if (d->kind == MIRT_AUG_MIX) {
+        out->bins = d->num_chains ? d->num_chains : 3;
+        out->low[0] = d->alpha != 0 ? d->alpha : 1;
+        if (out->bins < 1 || out->bins > MIRT__TRANSFORM_CHAINS || d->chain_depth < 0 ||
+            d->chain_depth > MIRT__TRANSFORM_CHAINS) {
+            return mirt__fail(MIRT_E_INVALID, "num_chains %d and chain_depth %d; 1 to %d are possible", d->num_chains,
+                              d->chain_depth, MIRT__TRANSFORM_CHAINS),
+                   false;
+        }
+        if (!(out->low[0] > 0) || !isfinite(out->low[0]))
+            return mirt__fail(MIRT_E_INVALID, "alpha %g; it must be positive and finite", (double)d->alpha), false;
+    }
     if (d->kind == MIRT_RANDOM_SHARPNESS && 2 * out->c > MIRT__FILTER_BESIDE)
         return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__FILTER_BESIDE / 2), false;
     out->paired = d->kind == MIRT_RANDOM_ZOOM && d->width_factor[0] == 0 && d->width_factor[1] == 0;
@@ -170,12 +182,38 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
     return true;
 }
 
-/* The changes among which RandAugment chooses, in Keras's order. */
-static const mirt_augmentation_kind mirt__augmentation_choices[] = {
-    MIRT_RANDOM_SHEAR,     MIRT_RANDOM_TRANSLATION,   MIRT_RANDOM_ROTATION, MIRT_RANDOM_BRIGHTNESS,
-    MIRT_RANDOM_COLOR_DEGENERATION, MIRT_RANDOM_CONTRAST, MIRT_RANDOM_SHARPNESS, MIRT_RANDOM_POSTERIZATION,
-    MIRT_SOLARIZATION,     MIRT_AUTO_CONTRAST,        MIRT_EQUALIZATION};
-#define MIRT__CHOICES MIRT__COUNT(mirt__augmentation_choices)
+/* The changes among which RandAugment and AugMix choose, in Keras's order. */
+#define MIRT__CHOICES 11
+#define MIRT__FEWER_CHOICES 7 /* of AugMix, the first ones */
+static const mirt_augmentation_kind mirt__augmentation_choices[2][MIRT__CHOICES] = {
+    {MIRT_RANDOM_SHEAR, MIRT_RANDOM_TRANSLATION, MIRT_RANDOM_ROTATION, MIRT_RANDOM_BRIGHTNESS,
+     MIRT_RANDOM_COLOR_DEGENERATION, MIRT_RANDOM_CONTRAST, MIRT_RANDOM_SHARPNESS, MIRT_RANDOM_POSTERIZATION,
+     MIRT_SOLARIZATION, MIRT_AUTO_CONTRAST, MIRT_EQUALIZATION},
+    {MIRT_RANDOM_SHEAR, MIRT_RANDOM_TRANSLATION, MIRT_RANDOM_ROTATION, MIRT_RANDOM_POSTERIZATION, MIRT_SOLARIZATION,
+     MIRT_AUTO_CONTRAST, MIRT_EQUALIZATION, MIRT_RANDOM_BRIGHTNESS, MIRT_RANDOM_COLOR_DEGENERATION,
+     MIRT_RANDOM_CONTRAST, MIRT_RANDOM_SHARPNESS}};
+
+/* Where number `i` of RandAugment's or AugMix's transforms stands: a change that images draw, one of `choices` for the
+   same draw, or, with choice -1, AugMix's beginning and the ends of chains. */
+typedef struct mirt__augmentation_place {
+    int draw, choice, choices, ended;
+    bool exists;
+} mirt__augmentation_place;
+
+MIRT__TRAINING mirt__augmentation_place mirt__augmentation_place_of(const mirt_augmentation *d, int i) {
+    mirt__augmentation_place p;
+    const bool mixes = d->kind == MIRT_AUG_MIX;
+    const int depth = d->chain_depth ? d->chain_depth : 3, most = mixes && d->fewer_ops ? MIRT__FEWER_CHOICES
+                                                                                      : MIRT__CHOICES;
+    const int each = depth * most + 1, chain = mixes && i > 0 ? (i - 1) / each : 0, at = mixes ? (i - 1) % each : i;
+    const bool marks = mixes && (i == 0 || at == each - 1);
+    p.draw = chain * depth + at / most;
+    p.choice = marks ? -1 : at % most;
+    p.choices = most + mixes; /* the last one of AugMix is no change */
+    p.ended = marks && i > 0 ? chain + 1 : 0;
+    p.exists = mixes ? chain < (d->num_chains ? d->num_chains : 3) : p.draw < (d->num_ops ? d->num_ops : 2);
+    return p;
+}
 
 /* Number `i` of those that a description consists of; false: there are none left. */
 MIRT__TRAINING bool mirt__augmentation_member(const mirt_augmentation *d, int i, mirt_augmentation *out) {
@@ -195,8 +233,10 @@ MIRT__TRAINING bool mirt__augmentation_member(const mirt_augmentation *d, int i,
         }
         return false;
     }
-    if (d->kind != MIRT_RAND_AUGMENT) return i == 0;
-    if (out->factor[0] == 0 && out->factor[1] == 0) out->factor[1] = 0.5f;
+    if (d->kind != MIRT_RAND_AUGMENT && d->kind != MIRT_AUG_MIX) return i == 0;
+    const mirt__augmentation_place place = mirt__augmentation_place_of(d, i);
+    if (place.choice < 0) return place.exists;
+    if (out->factor[0] == 0 && out->factor[1] == 0) out->factor[1] = d->kind == MIRT_AUG_MIX ? 0.3f : 0.5f;
     if (out->factor[1] == 0) {
         out->factor[1] = out->factor[0];
         out->factor[0] = 0;
@@ -204,7 +244,7 @@ MIRT__TRAINING bool mirt__augmentation_member(const mirt_augmentation *d, int i,
     float *const alike[] = {out->height_factor, out->width_factor, out->x_factor, out->y_factor, out->addition_factor,
                             out->threshold_factor};
     for (int k = 0; k < MIRT__COUNT(alike); k++) memcpy(alike[k], out->factor, sizeof out->factor);
-    out->kind = mirt__augmentation_choices[i % MIRT__CHOICES];
+    out->kind = mirt__augmentation_choices[d->kind == MIRT_AUG_MIX][place.choice];
     out->fill_mode = MIRT_FILL_REFLECT;
     out->bins = 0;
     if (out->kind == MIRT_RANDOM_POSTERIZATION && out->factor[1] >= 0 && out->factor[1] <= 1) {
@@ -212,7 +252,7 @@ MIRT__TRAINING bool mirt__augmentation_member(const mirt_augmentation *d, int i,
         out->factor[0] = (float)mirt__max(bits, 1);
         out->factor[1] = 0;
     }
-    return i < (d->num_ops ? d->num_ops : 2) * MIRT__CHOICES;
+    return place.exists;
 }
 
 MIRT__TRAINING_LIB int mirt__transforms_next(const mirt_augmentation *d, int i, uint64_t key, int64_t h, int64_t w,
@@ -222,11 +262,18 @@ MIRT__TRAINING_LIB int mirt__transforms_next(const mirt_augmentation *d, int i, 
     if (!mirt__augmentation_member(d, i, &member)) return 0;
     if (!mirt__transform_of(&member, h, w, c, out)) return -1;
     out->key = key ^ (uint64_t)i * 0xD1B54A32D192ED03u;
-    if (d->kind == MIRT_RAND_AUGMENT) {
-        out->choices = MIRT__CHOICES;
-        out->choice = i % MIRT__CHOICES;
-        out->chooser = key ^ (uint64_t)(i / MIRT__CHOICES + 1) * 0xA0761D6478BD642Fu;
+    if (d->kind == MIRT_RAND_AUGMENT || d->kind == MIRT_AUG_MIX) {
+        const mirt__augmentation_place place = mirt__augmentation_place_of(d, i);
+        if (place.choice < 0) { /* all of these draw the same shares */
+            out->key = key;
+            out->size = place.ended;
+            return 1;
+        }
+        out->choices = place.choices;
+        out->choice = place.choice;
+        out->chooser = key ^ (uint64_t)(place.draw + 1) * 0xA0761D6478BD642Fu;
     }
     return 1;
 }
 #undef MIRT__CHOICES
+#undef MIRT__FEWER_CHOICES

@@ -10,6 +10,7 @@
 
 #define MIRT__TRANSFORM_BINS 256 /* at most, of equalization */
 #define MIRT__TRANSFORM_TAPS 31  /* at most, of a blur's kernel to a side */
+#define MIRT__TRANSFORM_CHAINS 5 /* at most, of AugMix, and changes in each */
 
 /* What a kind of transform does. */
 enum {
@@ -333,6 +334,45 @@ MIRT__BOTH bool mirt__transform_equalized(const mirt__transform *t, const int32_
             t, (mirt__real)(sum > least ? rint((double)((sum - least) * 255) / (double)(total - least)) : 0));
     }
     return total > least;
+}
+
+/* The logarithm of gamma-distributed number `i` of an image: Marsaglia and Tsang 2000, "A simple method for generating
+   gamma variables". */
+MIRT__BOTH double mirt__transform_log_gamma(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
+                                            int i) {
+    const double alpha = (double)t->low[0], d = (alpha < 1 ? alpha + 1 : alpha) - 1.0 / 3, c = 1 / sqrt(9 * d);
+    double v = 1, last = 0;
+    for (uint32_t k = 0; k < 64; k++) {
+        uint32_t word[4];
+        mirt__transform_words(t->key, seed, row, step, (uint32_t)i * 64 + k, word);
+        const double z = (double)mirt__normal(word[0]), u = ((double)word[1] + 0.5) / 4294967296.0, cube = 1 + c * z;
+        last = log(((double)word[2] + 0.5) / 4294967296.0);
+        if (cube <= 0) continue;
+        v = cube * cube * cube;
+        if (log(u) < 0.5 * z * z + d * (1 - v + log(v))) break;
+    }
+    return log(d * v) + (alpha < 1 ? last / alpha : 0);
+}
+
+/* AugMix: the share that the chain just ended has of all chains, and that of the image itself. */
+MIRT__BOTH void mirt__transform_shares(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
+                                       mirt__real share[2]) {
+    double drawn[MIRT__TRANSFORM_CHAINS + 2], sum = 0;
+    const int ended = t->size > 0 ? t->size - 1 : 0;
+    for (int i = 0; i < t->bins + 2; i++) drawn[i] = mirt__transform_log_gamma(t, seed, row, step, i);
+    for (int i = 0; i < t->bins; i++) sum += exp(drawn[i] - drawn[ended]);
+    share[0] = (mirt__real)(1 / sum);
+    share[1] = (mirt__real)(1 / (1 + exp(drawn[t->bins + 1] - drawn[t->bins])));
+}
+
+/* AugMix: what follows a number x of a chain that ended. *first is the image's number, *sum that of the chains. */
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_mixed(const mirt__transform *t, const mirt__real share[2],
+                                                        mirt__real x, mirt__real *first, mirt__real *sum) {
+    if (t->size == 0) return *first = x;
+    *sum = (t->size > 1 ? *sum : 0) + mirt__transform_times(share[0], x);
+    if (t->size < t->bins) return *first;
+    return mirt__transform_clip(mirt__transform_times(share[1], *first) + mirt__transform_times(1 - share[1], *sum),
+                                (mirt__real)t->range[0], (mirt__real)t->range[1]);
 }
 
 /* What makes y = (x - from) * factor + to of the numbers of a channel, clipped to [low, high]. */

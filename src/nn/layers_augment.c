@@ -69,6 +69,10 @@ static const mirt__field mirt__erasing_fields[] = {
 static const mirt__field mirt__perspective_fields[] = {
     MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(scale, FLOAT2),
     MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION), MIRT__AUGMENT_FIELD(fill_value, FLOAT)};
+static const mirt__field mirt__mix_fields[] = {
+    MIRT__AUGMENT_FIELD(value_range, FLOAT2), MIRT__AUGMENT_FIELD(num_chains, INT),
+    MIRT__AUGMENT_FIELD(chain_depth, INT), MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(alpha, FLOAT),
+    MIRT__FIELD(mirt_augmentation, "all_ops", NO, fewer_ops), MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION)};
 static const mirt__field mirt__level_fields[] = {
     MIRT__AUGMENT_FIELD(addition_factor, FLOAT2), MIRT__AUGMENT_FIELD(threshold_factor, FLOAT2),
     MIRT__AUGMENT_FIELD(value_range, FLOAT2), MIRT__AUGMENT_FIELD(bins, INT)};
@@ -109,7 +113,8 @@ static const mirt__field mirt__jitter_fields[] = {
     X(random_gaussian_blur, "RandomGaussianBlur", blur, 0, 4) \
     X(random_color_jitter, "RandomColorJitter", jitter, 0, 5) \
     X(rand_augment, "RandAugment", blur, 2, 4) \
-    X(random_perspective, "RandomPerspective", perspective, 0, 4)
+    X(random_perspective, "RandomPerspective", perspective, 0, 4) \
+    X(aug_mix, "AugMix", mix, 0, 7)
 
 static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x);
 #define MIRT__AUGMENT_CLASS(name, class_name, fields, first, count) \
@@ -119,7 +124,7 @@ static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x)
     MIRT__LAYER_LISTED(name);
 MIRT__AUGMENTATIONS(MIRT__AUGMENT_CLASS)
 #undef MIRT__AUGMENT_CLASS
-MIRT__STATIC_ASSERT(MIRT__NUMBER_OF_LAYER_random_perspective - MIRT__NUMBER_OF_LAYER_random_flip ==
+MIRT__STATIC_ASSERT(MIRT__NUMBER_OF_LAYER_aug_mix - MIRT__NUMBER_OF_LAYER_random_flip ==
                         (int)MIRT__AUGMENTATION_COUNT - 1, "layers are in the order of kinds");
 
 static const mirt__layer_class *mirt__augmentation_class(int kind) {

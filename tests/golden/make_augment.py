@@ -64,11 +64,12 @@ def entry(
     sigma=(0, 0),
     jitter=((0, 0), (0, 0), (0, 0), (0, 0)),
     num_ops=0,
+    chains=(0, 0, 0, False),
 ):
     return (
         "{MIRT_%s, MIRT_FLIP_HORIZONTAL_AND_VERTICAL, %s, %s, %s, MIRT_FILL_%s, MIRT_%s, %.9g, %d, %d, %s, %s, NULL,"
         " false, %s, %s, %s, %s, %s, %d, %d, %s, %s, %s,"
-        " %s, %s, %d}"
+        " %s, %s, %d, %d, %d, %.9g, %s}"
         % (
             kind.upper(),
             pair(factor),
@@ -91,6 +92,8 @@ def entry(
             pair(sigma),
             *(pair(f) for f in jitter),
             num_ops,
+            *chains[:3],
+            str(chains[3]).lower(),
         )
     )
 
@@ -264,14 +267,16 @@ def saturation(factor, value_range):
     return entry("random_saturation", factor, value_range=value_range), given(layer, [u[0]]), None
 
 
+def normal(word):
+    """The kernels' normal number of random bits."""
+    return NormalDist().inv_cdf(((word >> 8 & 0x7FFFFF) + 0.5) / 2.0**24) * (1 if word >> 31 else -1)
+
+
 def normals(count):
     """The kernels' noise of an image."""
     z = np.empty((count + 3) // 4 * 4)
     for group in range(len(z) // 4):
-        words = drawn(2 + group, KEY ^ SEED, ROW)
-        for i, word in enumerate(words):
-            tail = ((word >> 8 & 0x7FFFFF) + 0.5) / 2.0**23
-            z[4 * group + i] = NormalDist().inv_cdf(tail / 2) * (1 if word >> 31 else -1)
+        z[4 * group : 4 * group + 4] = [normal(word) for word in drawn(2 + group, KEY ^ SEED, ROW)]
     return z[:count]
 
 
@@ -353,36 +358,88 @@ def jitter(brightness, contrast, saturation, hue, value_range):
     return text, given(layer, numbers), None
 
 
+def picked(draw, choices):
+    """Which of the choices an image draws."""
+    return int(units(drawn(0, KEY ^ SEED ^ (draw + 1) * 0xA0761D6478BD642F % 2**64, ROW))[0] * choices)
+
+
+def changed(layer, name, factor, u, x):
+    """An image by one of RandAugment's or AugMix's layers, of which some refuse float64, with numbers u."""
+    numbers = {
+        "random_shear": [u[2], u[0], u[1]],
+        "solarization": u[:2],
+        "random_posterization": u[:1] if int(8 * factor[1]) > 1 else [],
+        "auto_contrast": [],
+        "equalization": [],
+    }.get(name, u[:1])
+    if name == "random_contrast":
+        by = {"contrast_factor": tf.constant(1 - factor[0] + u[0] * sum(factor), tf.float64)}
+        return layer.random_contrast.transform_images(x, by)
+    if name == "random_rotation":
+        by = factor[0] + u[0] * (factor[1] - factor[0])
+        return L.RandomRotation((by, by))(x, training=True)
+    if name == "random_translation":
+        by = [factor[0] + v * (factor[1] - factor[0]) for v in u[:2]]
+        return L.RandomTranslation((by[0], by[0]), (by[1], by[1]))(x, training=True)
+    return given(getattr(layer, name), numbers)(x, training=True)
+
+
 def rand_augment(num_ops, factor, value_range):
-    # not RandAugment itself, which computes all changes for each choice, and of which some refuse float64
+    # not RandAugment itself, which computes all changes for each choice
     layer = L.RandAugment(value_range, factor=factor)
     names = layer._AUGMENT_LAYERS
 
     def call(x, training):
         for op in range(num_ops):
-            pick = int(units(drawn(0, KEY ^ SEED ^ (op + 1) * 0xA0761D6478BD642F % 2**64, ROW))[0] * len(names))
-            u = member(op * len(names) + pick)
-            numbers = {
-                "random_shear": [u[2], u[0], u[1]],
-                "solarization": u[:2],
-                "random_posterization": u[:1] if int(8 * factor[1]) > 1 else [],
-                "auto_contrast": [],
-                "equalization": [],
-            }.get(names[pick], u[:1])
-            if names[pick] == "random_contrast":
-                by = {"contrast_factor": tf.constant(1 - factor[0] + u[0] * sum(factor), tf.float64)}
-                x = layer.random_contrast.transform_images(x, by)
-            elif names[pick] == "random_rotation":
-                by = factor[0] + u[0] * (factor[1] - factor[0])
-                x = L.RandomRotation((by, by))(x, training=True)
-            elif names[pick] == "random_translation":
-                by = [factor[0] + v * (factor[1] - factor[0]) for v in u[:2]]
-                x = L.RandomTranslation((by[0], by[0]), (by[1], by[1]))(x, training=True)
-            else:
-                x = given(getattr(layer, names[pick]), numbers)(x, training=True)
+            pick = picked(op, len(names))
+            x = changed(layer, names[pick], factor, member(op * len(names) + pick), x)
         return x
 
     return entry("rand_augment", factor, value_range=value_range, num_ops=num_ops), call, None
+
+
+def log_gamma(alpha, i):
+    """The kernels' gamma number i of an image, as a logarithm."""
+    d = max(alpha, alpha + (alpha < 1)) - 1 / 3
+    for block in range(64):
+        words = drawn(i * 64 + block, KEY ^ SEED, ROW)
+        u = [(w + 0.5) / 2.0**32 for w in words]
+        v = (1 + normal(words[0]) / np.sqrt(9 * d)) ** 3
+        if v > 0 and np.log(u[1]) < 0.5 * normal(words[0]) ** 2 + d * (1 - v + np.log(v)):
+            return np.log(d * v) + (np.log(u[2]) / alpha if alpha < 1 else 0)
+
+
+def aug_mix(chains, depth, alpha, fewer, factor, value_range):
+    layer = L.AugMix(value_range, chains, depth, factor, alpha, all_ops=not fewer)
+    names = layer._augment_layers
+    gammas = np.exp([log_gamma(alpha, i) for i in range(chains + 2)])
+    lists = []
+    for chain in range(chains):
+        picks = [picked(chain * depth + k, len(names) + 1) for k in range(depth)]
+        first = 1 + chain * (depth * len(names) + 1)
+        lists.append(
+            [
+                {"layer_name": names[p], "transformation": member(first + k * len(names) + p)}
+                for k, p in enumerate(picks)
+                if p < len(names)
+            ]
+        )
+
+    def call(x, training):
+        transformation = {
+            "chain_mixing_weights": gammas[:chains] / np.sum(gammas[:chains]),
+            "weight_sample": gammas[chains] / np.sum(gammas[chains:]),
+            "chain_transforms": lists,
+        }
+        doubles = mock.Mock(wraps=layer)
+        for name in names:
+            images = lambda x, u, name=name: changed(layer, name, factor, u, x)
+            setattr(doubles, name, mock.Mock(transform_images=images))
+        doubles.backend, doubles.compute_dtype, doubles.value_range = layer.backend, "float64", value_range
+        return L.AugMix.transform_images(doubles, x, transformation, training)
+
+    text = entry("aug_mix", factor, value_range=value_range, chains=(chains, depth, alpha, fewer))
+    return text, call, None
 
 
 def keras_of(kw):
@@ -502,6 +559,15 @@ for i, shape in enumerate(SHAPES[:5] + [(33, 21, 3)]):
 CASES += [
     ([perspective((0.9, 1.0), 0.7, value=0.25), center_crop(3, 4)], (6, 5, 1)),
     ([rotation(0.08, fill="constant", value=0.25), perspective((1.0, 1.0), 0.6, value=0.25, key=2)], (9, 140, 3)),
+]
+for shape in [(5, 7, 3), (9, 140, 3), (6, 5, 1)]:
+    CASES.append(([aug_mix(5, 4, 0.3, False, (0.1, 0.6), (0.25, 0.75))], shape))
+# An auto contrast comes before an equalization: images whose extremes float32 does not round to another level.
+for shape in [(9, 140, 3), (6, 5, 1)]:
+    CASES.append(([aug_mix(3, 3, 1.0, False, (0.0, 0.3), (0, 1))], shape))
+CASES += [
+    ([aug_mix(2, 5, 4.0, True, (0.2, 0.5), (0, 1))], (7, 4, 4)),
+    ([aug_mix(1, 1, 0.01, True, (0.0, 1.0), (-1, 2))], (4, 6, 5)),
 ]
 
 
