@@ -258,7 +258,6 @@ static int32_t mirt__common_float_to_i32(float x) {
     return x != x ? 0 : INT32_MIN;
 }
 
-/* A bool is read as a byte. */
 /* Rounds to nearest even; NaN stays NaN. */
 static void mirt__common_cast_half(const float *x, uint16_t *y, int64_t count) {
     MIRT__INDEPENDENT
@@ -269,8 +268,18 @@ static void mirt__common_cast_half(const float *x, uint16_t *y, int64_t count) {
     }
 }
 
+static void mirt__common_cast_bytes(const uint8_t *x, float *y, int64_t count) {
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < count; i++) y[i] = (float)x[i];
+}
+
+#include "optimize_end.inc"
+
+/* Casts that models make of each image are above; the others are rare. */
+#include "optimize_drivers.inc"
 #define MIRT__CAST(y, value) \
-    MIRT__INDEPENDENT for (int64_t i = begin; i < end; i++) (y)[i] = value;
+    for (int64_t i = begin; i < end; i++) (y)[i] = value;
+/* A bool is read as a byte. */
 static void mirt__common_cast_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__cast *c = (const mirt__cast *)args;
     const float *xf = (const float *)c->x;
@@ -300,7 +309,7 @@ static void mirt__common_cast_range(const void *args, int64_t begin, int64_t end
     } else if (c->from == MIRT_INT32) {
         MIRT__CAST(yb, (uint8_t)(xi[i] < 0 ? 0 : xi[i] > 255 ? 255 : xi[i]))
     } else if (c->to == MIRT_FLOAT32) {
-        MIRT__CAST(yf, (float)xb[i])
+        mirt__common_cast_bytes(xb + begin, yf + begin, end - begin);
     } else if (c->to == MIRT_INT32) {
         MIRT__CAST(yi, xb[i])
     } else if (xb != yb) {
