@@ -388,6 +388,109 @@ static void check_reduce_chunks(const mirt__kernels *k) {
     ok(memcmp(part, &y, sizeof y) == 0, "reduce %s: chunks of %d, summed by a tree", k->name, MIRT__REDUCE_CHUNK);
 }
 
+enum { FUSED_ROWS = 3, FUSED_PIXELS = 301, FUSED_CHANNELS = 21, FUSED = FUSED_ROWS * FUSED_PIXELS * FUSED_CHANNELS };
+
+/* Dense strides, but for dimensions that are repeated, by bits. */
+static void fused_strides(const int64_t *dim, unsigned repeats, int64_t *stride) {
+    for (int64_t i = 2, step = 1; i >= 0; i--) {
+        stride[i] = repeats >> i & 1 ? 0 : step;
+        if (!(repeats >> i & 1)) step *= dim[i];
+    }
+}
+
+/* A product with an addend is the product, rounded, and then the sum; the result may replace the addend. */
+static void check_product_sums(const mirt__kernels *k, unsigned b_repeats, unsigned c_repeats, bool replaces) {
+    static float a[FUSED], b[FUSED], c[FUSED], want[FUSED], have[FUSED];
+    mirt__binary args;
+    mirt__where where;
+    int64_t place = 0;
+    memset(&args, 0, sizeof args);
+    memset(&where, 0, sizeof where);
+    where.team = teams[2];
+    fill_units(a, FUSED, 6);
+    fill_units(b, FUSED, 7);
+    fill_units(c, FUSED, 8);
+    args.kind = MIRT__MULTIPLY;
+    args.rank = 3;
+    args.dim[0] = FUSED_ROWS;
+    args.dim[1] = FUSED_PIXELS;
+    args.dim[2] = FUSED_CHANNELS;
+    fused_strides(args.dim, 0, args.a_stride);
+    fused_strides(args.dim, b_repeats, args.b_stride);
+    fused_strides(args.dim, c_repeats, args.c_stride);
+    args.a = a;
+    args.b = b;
+    args.y = want;
+    k->binary(&args, &where);
+    for (int64_t i = 0; i < FUSED; i++) {
+        place = i / (FUSED_PIXELS * FUSED_CHANNELS) * args.c_stride[0] +
+                i / FUSED_CHANNELS % FUSED_PIXELS * args.c_stride[1] + i % FUSED_CHANNELS * args.c_stride[2];
+        want[i] += c[place];
+    }
+    args.c = c;
+    args.y = replaces ? c : have;
+    k->binary(&args, &where);
+    ok(memcmp(args.y, want, sizeof want) == 0, "%s: products with an addend, repeated in %u and %u%s", k->name,
+       b_repeats, c_repeats, replaces ? ", which they replace" : "");
+}
+
+/* Sums of products are those of the stored products, also of numbers that are bfloat16. */
+static void check_product_reductions(const mirt__kernels *k, unsigned axes, bool half) {
+    static float x[FUSED], by[FUSED], product[FUSED], want[FUSED], have[FUSED];
+    static uint16_t short_x[FUSED], short_by[FUSED];
+    mirt__reduce r;
+    mirt__where where;
+    memset(&r, 0, sizeof r);
+    memset(&where, 0, sizeof where);
+    memset(want, 0, sizeof want);
+    memset(have, 0, sizeof have);
+    fill_units(x, FUSED, 9);
+    fill_units(by, FUSED, 10);
+    for (int i = 0; half && i < FUSED; i++) { /* the upper halves */
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        short_x[i] = (uint16_t)(bits >> 16);
+        bits &= 0xFFFF0000u;
+        memcpy(&x[i], &bits, sizeof bits);
+        memcpy(&bits, &by[i], sizeof bits);
+        short_by[i] = (uint16_t)(bits >> 16);
+        bits &= 0xFFFF0000u;
+        memcpy(&by[i], &bits, sizeof bits);
+    }
+    for (int i = 0; i < FUSED; i++) product[i] = x[i] * by[i];
+    r.kind = MIRT__REDUCE_MEAN;
+    r.rank = 3;
+    r.axes = axes;
+    r.dim[0] = FUSED_ROWS;
+    r.dim[1] = FUSED_PIXELS;
+    r.dim[2] = FUSED_CHANNELS;
+    r.x = product;
+    r.y = want;
+    where.team = teams[2];
+    where.scratch_per_thread = mirt__reduce_scratch(&r);
+    where.scratch = mirt__aligned_alloc(3 * where.scratch_per_thread);
+    k->reduce(&r, &where);
+    r.x = half ? (void *)short_x : (void *)x;
+    r.by = half ? (void *)short_by : (void *)by;
+    if (half) r.x_dtype = (mirt_dtype)MIRT__BFLOAT16;
+    r.y = have;
+    k->reduce(&r, &where);
+    mirt__aligned_free(where.scratch);
+    ok(memcmp(want, have, sizeof want) == 0, "%s: means of products%s over axes %u", k->name,
+       half ? " of bfloat16" : "", axes);
+}
+
+static void check_fused_products(const mirt__kernels *k) {
+    for (unsigned repeats = 0; repeats < 8; repeats++) {
+        check_product_sums(k, repeats, 0, false);
+        check_product_sums(k, repeats, 0, true);
+        check_product_sums(k, 2, repeats, false);
+        if (!repeats) continue;
+        check_product_reductions(k, repeats, false);
+        check_product_reductions(k, repeats, true);
+    }
+}
+
 /* The tree as its definition says it. */
 static float tree_of(const float *x, int lo, int hi) {
     int left = 1;
@@ -464,6 +567,7 @@ int main(int argc, char **argv) {
     }
     for (int t = 0; t + 1 < count; t++) {
         if (lawful(tables[t])) check_reduce_chunks(tables[t]);
+        if (tables[t]->fused_products) check_fused_products(tables[t]);
         if (!is_simd(tables[t])) continue;
         check_gemm_chain(tables[t]);
         check_weight_grad_chain(tables[t]);

@@ -2,7 +2,7 @@
 #include "cuda.cuh"
 
 static const mirt__kernels mirt__cu_kernels = {
-    "cuda", true, true, true,
+    "cuda", true, true, true, true,
 #define MIRT__KERNEL_ENTRY(name, arguments, fast, use) mirt__cu_##name,
     MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
 #undef MIRT__KERNEL_ENTRY

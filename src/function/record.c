@@ -381,7 +381,7 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (tiled) mirt__fuse_tiled(graph, &tiled_costs, keep, kept);
     if (MIRT__TRAINS) mirt__storage_twice(graph, costs, keep, kept);
     if (MIRT__TRAINS && r->num_applied)
-        mirt__fuse_elements(graph, f->model->strategy->kernels->fused_elements, keep, kept);
+        mirt__fuse_elements(graph, f->model->strategy->kernels->fused_products, keep, kept);
     if (graph->status != MIRT_OK) return graph->status;
     if (tiled) {
         if (f->half) mirt__fuse_half(graph, costs, half, f->model->strategy->kernels->fused_elements, keep, kept);

@@ -158,23 +158,27 @@ static void mirt__common_binary_range(const void *args, int64_t begin, int64_t e
     const mirt__common_walk *walk = (const mirt__common_walk *)args;
     const mirt__common_call *call = (const mirt__common_call *)walk->args;
     const mirt__binary *b = (const mirt__binary *)call->args;
-    const int64_t *step[2] = {walk->stride[0] + walk->rank - 1, walk->stride[1] + walk->rank - 1};
-    const bool dense = *step[0] == 1 && *step[1] == 1;
-    const float *pa = (const float *)b->a, *pb = (const float *)b->b;
-    float *y = (float *)b->y, piece[2][MIRT__BINARY_PIECE];
+    const int64_t *step[3] = {walk->stride[0] + walk->rank - 1, walk->stride[1] + walk->rank - 1,
+                              walk->stride[2] + walk->rank - 1};
+    const bool dense = *step[0] == 1 && *step[1] == 1 && !b->c;
+    const float *pa = (const float *)b->a, *pb = (const float *)b->b, *pc = (const float *)b->c;
+    float *y = (float *)b->y, piece[2][MIRT__BINARY_PIECE], f[MIRT__BINARY_PIECE];
     (void)scratch;
     for (int64_t at = begin, count, place[3]; at < end; at += count) {
         count = mirt__common_walk_line(walk, at, dense ? end - at : mirt__min(end - at, MIRT__BINARY_PIECE), place);
         mirt__common_binary_dense(
             b, call->simd, mirt__common_gather_line(pa + place[0], *step[0], piece[0], count),
-            mirt__common_gather_line(pb + place[1], *step[1], piece[1], count), y + at, count);
+            mirt__common_gather_line(pb + place[1], *step[1], piece[1], count), pc ? f : y + at, count);
+        if (!pc) continue;
+        const float *c = mirt__common_gather_line(pc + place[2], *step[2], piece[0], count);
+        for (int64_t i = 0; i < count; i++) y[at + i] = f[i] + c[i];
     }
 }
 
 MIRT__LIB void mirt__fast_binary(const mirt__simd *simd, const mirt__binary *args, const mirt__where *where) {
-    const int64_t *const stride[2] = {args->a_stride, args->b_stride};
+    const int64_t *const stride[3] = {args->a_stride, args->b_stride, args->c_stride};
     const mirt__common_call call = {args, simd};
-    const mirt__common_walk walk = mirt__common_walk_of(&call, args->rank, args->dim, 2, stride);
+    const mirt__common_walk walk = mirt__common_walk_of(&call, args->rank, args->dim, args->c ? 3 : 2, stride);
     mirt__common_range(where, walk.count, MIRT__GRAIN, mirt__common_binary_range, &walk);
 }
 

@@ -13,8 +13,8 @@ typedef struct mirt__common_axes {
 
 typedef struct mirt__common_reduction {
     mirt__reduce_kind kind;
-    const float *x;
-    bool half; /* x is bfloat16 */
+    const float *x, *by; /* by: NULL, or what x is multiplied by */
+    bool half;           /* they are bfloat16 */
     float *y;
     const float *dy; /* gradient */
     float *dx;
@@ -54,6 +54,7 @@ static mirt__common_reduction mirt__common_reduction_of(const mirt__reduce *r) {
     memset(&s, 0, sizeof s);
     s.kind = r->kind;
     s.x = (const float *)r->x;
+    s.by = (const float *)r->by;
     s.half = (int)r->x_dtype == MIRT__BFLOAT16;
     s.y = r->y;
     s.kept.count = s.gone.count = s.columns = 1;
@@ -102,10 +103,10 @@ static mirt__common_stretch mirt__common_stretch_of(const mirt__common_axes *gon
     return run;
 }
 
-/* `width` elements from element `at` on, as floats, which `piece` can hold. */
-static const float *mirt__common_floats(const mirt__common_reduction *s, int64_t at, int64_t width, float *piece) {
-    const uint16_t *from = (const uint16_t *)(const void *)s->x + at;
-    if (!s->half) return s->x + at;
+/* `width` elements of x from element `at` on, as floats, which `piece` can hold. */
+static const float *mirt__common_floats(const float *x, bool half, int64_t at, int64_t width, float *piece) {
+    const uint16_t *from = (const uint16_t *)(const void *)x + at;
+    if (!half) return x + at;
     MIRT__INDEPENDENT
     for (int64_t j = 0; j < width; j++) {
         const uint32_t bits = (uint32_t)from[j] << 16;
@@ -114,17 +115,31 @@ static const float *mirt__common_floats(const mirt__common_reduction *s, int64_t
     return piece;
 }
 
+/* What is added up from element `at` on; likewise. */
+static const float *mirt__common_summands(const mirt__common_reduction *s, int64_t at, int64_t width, float *piece) {
+    float other[MIRT__REDUCE_WIDE];
+    const float *x = mirt__common_floats(s->x, s->half, at, width, piece);
+    if (!s->by) return x;
+    const float *by = mirt__common_floats(s->by, s->half, at, width, other);
+    MIRT__INDEPENDENT
+    for (int64_t j = 0; j < width; j++) piece[j] = x[j] * by[j];
+    return piece;
+}
+
 static void mirt__common_sum_stretch(const mirt__common_reduction *s, int64_t at, const mirt__common_stretch *run,
                                      int64_t width, float *sum) {
     float piece[MIRT__REDUCE_WIDE];
     if (width == 1 && !s->half) {
         float one = sum[0];
-        for (int64_t i = 0; i < run->count; i++) one += s->x[at + i * run->step];
+        for (int64_t i = 0; i < run->count; i++) {
+            const int64_t k = at + i * run->step;
+            one += s->by ? s->x[k] * s->by[k] : s->x[k];
+        }
         sum[0] = one;
         return;
     }
     for (int64_t i = 0; i < run->count; i++, at += run->step) {
-        const float *x = mirt__common_floats(s, at, width, piece);
+        const float *x = mirt__common_summands(s, at, width, piece);
         MIRT__INDEPENDENT
         for (int64_t j = 0; j < width; j++) sum[j] += x[j];
     }

@@ -24,7 +24,7 @@
 #define MIRT__UNARY_LIST(X) \
     X(0, COPY, copy, NONE, x, COPY, INLINE(x), PASS(dy)) \
     X(1, NEGATIVE, negative, 0, -x, LOOP(-x), INLINE(-x), PASS(mirt__unary_op(MIRT__NEGATIVE, dy, 0, 0))) \
-    X(2, SQUARE, square, 0, x * x, LOOP(x * x), INLINE(x * x), PASS(mirt__affine(mirt__times(dy, x), 2, 0))) \
+    X(2, SQUARE, square, 0, x * x, LOOP(x * x), INLINE(x * x), PASS(mirt__times(mirt__affine(dy, 2, 0), x))) \
     X(3, ACT_RELU, relu, 0, x < 0 ? 0 : x, LOOP(x < 0 ? 0 : x), \
       INLINE(mirt__cu_activate_by(MIRT_RELU, x, 0)), SLOPE(MIRT__RELU_GRAD, y)) \
     X(4, ACT_SIGMOID, sigmoid, 0, mirt__ref_sigmoid(x), ACTIVATION(MIRT_SIGMOID), INLINE(mirt__cu_sigmoid(x)), \

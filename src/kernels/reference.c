@@ -23,7 +23,7 @@ static void mirt__ref_update(const mirt__update *args, const mirt__where *where)
 #undef MIRT__REF_UPDATE
 
 MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
-    "reference", false, false, false,
+    "reference", false, false, false, false,
 #define MIRT__KERNEL_ENTRY(name, arguments, fast, use) mirt__ref_table_##name,
     MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
 #undef MIRT__KERNEL_ENTRY

@@ -193,7 +193,7 @@ typedef struct mirt__unary {
     float scale, offset; /* MIRT__AFFINE: x * scale + offset, one FMA */
 } mirt__unary;
 
-/* y = f(a, b) over `rank` dimensions; a stride of 0 broadcasts. y is dense; y may be a or b if that one is not
+/* y = f(a, b) over `rank` dimensions; a stride of 0 broadcasts. y is dense; y may be a, b or c if that one is not
    broadcast. */
 typedef struct mirt__binary {
     mirt__binary_kind kind;
@@ -201,7 +201,7 @@ typedef struct mirt__binary {
     int64_t dim[MIRT_MAX_RANK], a_stride[MIRT_MAX_RANK], b_stride[MIRT_MAX_RANK], c_stride[MIRT_MAX_RANK];
     mirt_dtype a_dtype, b_dtype, c_dtype, y_dtype; /* as of mirt__unary */
     const void *a, *b;
-    const void *c; /* added to f, after rounding, if the table has `fused_elements`; NULL: nothing */
+    const void *c; /* added to f, after rounding, if the table has `fused_products`; NULL: nothing */
     bool number; /* b is one number, in the host's memory: the value of `scale` */
     void *y;
     float scale, offset; /* of the unary kind whose gradient it is */
@@ -225,7 +225,7 @@ typedef struct mirt__reduce {
     unsigned axes;
     int64_t dim[MIRT_MAX_RANK];
     const void *x;
-    const void *by; /* as x: what each element is multiplied by in sums and means, if the table has `fused_elements` */
+    const void *by; /* as x: what each element is multiplied by in sums and means, if the table has `fused_products` */
     mirt_dtype x_dtype; /* float32, or MIRT__BFLOAT16 for sums and means if the table has `tiled_reads` */
     mirt__real *y;
 } mirt__reduce;
@@ -460,7 +460,8 @@ typedef struct mirt__kernels {
     const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
     bool tiled_reads;      /* supports lazy operands with tiled reads, more epilogues and dtypes */
     bool half;             /* has instructions for products of bfloat16; otherwise these are emulated */
-    bool fused_elements;   /* unary and binary take 16 bits; products may have an addend or be reduced */
+    bool fused_products;   /* products may have an addend or be reduced */
+    bool fused_elements;   /* unary and binary take 16 bits */
 #define MIRT__KERNEL_MEMBER(name, arguments, fast, use) \
     void (*name)(const mirt__##arguments *args, const mirt__where *where);
     MIRT__KERNEL_LIST(MIRT__KERNEL_MEMBER)

@@ -48,8 +48,11 @@ MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, m
 MIRT__TRAINING mirt_tensor *mirt__times(mirt_tensor *a, mirt_tensor *b) {
     return mirt__binary_op(MIRT__MULTIPLY, a, b);
 }
+/* Of a repeated tensor, before it is repeated. */
 MIRT__TRAINING mirt_tensor *mirt__affine(mirt_tensor *x, float scale, float offset) {
-    return mirt__unary_op(MIRT__AFFINE, x, scale, offset);
+    if (!x || x->node->id != MIRT__OP_broadcast || offset != 0) return mirt__unary_op(MIRT__AFFINE, x, scale, offset);
+    return mirt__broadcast_op(mirt__unary_op(MIRT__AFFINE, x->node->in[0], scale, 0), x->node->in[1],
+                              x->node->a.kind == MIRT__REDUCE_MEAN);
 }
 
 #define MIRT__GRADIENT_PASS(tensor) dx[0] = tensor; break;

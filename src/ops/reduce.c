@@ -60,6 +60,8 @@ MIRT__TRAINING void mirt__reduce_gradient(mirt__node *node, mirt_tensor *const *
         mirt_tensor *in[3] = {x, node->out[0], dy[0]};
         dx[0] = mirt__apply(MIRT__OP_reduce_max_grad, &node->a, in, 3);
     } else {
+        /* Squares that are added up as they are made are not stored for their shape. */
+        if (x->node->id == MIRT__OP_unary && x->node->a.kind == MIRT__SQUARE) x = x->node->in[0];
         dx[0] = mirt__broadcast_op(mirt__keepdims(dy[0], node), x, node->a.kind == MIRT__REDUCE_MEAN);
     }
 }

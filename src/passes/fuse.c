@@ -148,14 +148,14 @@ MIRT__TRAINING_LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *con
     mirt__graph_prune(graph, keep, count);
 }
 
-/* A sum with a tensor that is repeated: it repeats what is not stored again for that. The other operand has the sum's
-   shape, so that the sum can still overwrite it. */
-MIRT__TRAINING void mirt__fuse_repeated(const mirt__node *sum) {
+/* A sum or product with a tensor that is repeated: it repeats what is not stored again for that. The other operand has
+   the node's shape, so that it can still be overwritten. */
+MIRT__TRAINING void mirt__fuse_repeated(const mirt__node *node) {
     for (int k = 0; k < 2; k++) {
-        mirt_tensor *t = sum->in[k];
+        mirt_tensor *t = node->in[k];
         if (t->node->id != MIRT__OP_broadcast || t->uses != 1) continue;
         const mirt_shape *source = &t->node->in[0]->shape;
-        if (source->rank == t->shape.rank && mirt__shape_equal(&sum->in[1 - k]->shape, &sum->out[0]->shape))
+        if (source->rank == t->shape.rank && mirt__shape_equal(&node->in[1 - k]->shape, &node->out[0]->shape))
             t->shape = *source;
     }
 }
@@ -177,22 +177,25 @@ MIRT__TRAINING void mirt__fuse_addend(mirt__node *sum) {
     }
 }
 
-/* The sum or mean of a product along axes. */
+/* The sum or mean of a product or square along axes. */
 MIRT__TRAINING void mirt__fuse_reduced(mirt__node *reduce) {
     const mirt_tensor *t = reduce->in[0];
-    mirt_tensor *const *in = t->node->in;
-    if (reduce->a.kind >= MIRT__REDUCE_MAX || !mirt__fuse_is_product(t)) return;
-    if (!mirt__shape_equal(&in[0]->shape, &t->shape) || !mirt__shape_equal(&in[1]->shape, &t->shape)) return;
-    reduce->in[0] = in[0];
-    reduce->in[reduce->num_in++] = in[1];
+    const mirt__node *p = t->node;
+    const bool square = p->id == MIRT__OP_unary && p->a.kind == MIRT__SQUARE && t->uses == 1;
+    mirt_tensor *a = p->in[0], *b = square ? a : p->in[1];
+    if (reduce->a.kind >= MIRT__REDUCE_MAX || !(square || mirt__fuse_is_product(t))) return;
+    if (!mirt__shape_equal(&a->shape, &t->shape) || !mirt__shape_equal(&b->shape, &t->shape)) return;
+    reduce->in[0] = a;
+    reduce->in[reduce->num_in++] = b;
 }
 
 MIRT__TRAINING_LIB void mirt__fuse_elements(mirt__graph *graph, bool products, mirt_tensor *const *keep, int count) {
     mirt__graph_count_uses(graph, keep, count);
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
-        const bool sum = node->id == MIRT__OP_binary && node->a.kind == MIRT__ADD;
-        if (sum) mirt__fuse_repeated(node);
+        const bool sum = node->id == MIRT__OP_binary && node->a.kind == MIRT__ADD,
+                   product = node->id == MIRT__OP_binary && node->a.kind == MIRT__MULTIPLY;
+        if (sum || (product && !node->out[0]->lazy)) mirt__fuse_repeated(node);
         if (sum && products) mirt__fuse_addend(node);
         if (node->id == MIRT__OP_reduce && products) mirt__fuse_reduced(node);
     }

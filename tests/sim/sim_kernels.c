@@ -141,6 +141,7 @@ static void sim_begin(void) {
     sim_table.name = "cuda";
     sim_table.tiled_reads = sim_backend->kernels()->tiled_reads;
     sim_table.half = sim_backend->kernels()->half;
+    sim_table.fused_products = sim_backend->kernels()->fused_products;
     sim_table.fused_elements = sim_backend->kernels()->fused_elements;
     SIM_ROWS(SIM_ENTRY)
     sim_table.binary = sim_binary_by;
