@@ -152,12 +152,14 @@ static mirt_tensor *mirt__group_norm_op(mirt_tensor *x, int64_t groups, float ep
     mirt_tensor *ones = mirt__ones(x->node->graph, channels / groups);
     if (!ones) return NULL;
     x = mirt__reshape_op(x, &pixels);
-    mirt_tensor *deviation = mirt__binary_op(MIRT__SUBTRACT, x, mirt__group_mean(x, ones)),
+    /* Changing the sign of the means, not of gradients, leaves images alone. */
+    mirt_tensor *means = mirt__unary_op(MIRT__NEGATIVE, mirt__group_mean(x, ones), 0, 0),
+                *deviation = mirt__binary_op(MIRT__ADD, x, means),
                 *variance = mirt__group_mean(mirt__unary_op(MIRT__SQUARE, deviation, 0, 0), ones),
                 *factor = mirt__unary_op(MIRT__RSQRT, mirt__unary_op(MIRT__AFFINE, variance, 1, epsilon), 0, 0);
     if (gamma) factor = mirt__binary_op(MIRT__MULTIPLY, factor, gamma);
     mirt_tensor *y = mirt__binary_op(MIRT__MULTIPLY, deviation, factor);
-    if (beta) y = mirt__bias_add_op(y, beta);
+    if (beta) y = mirt__binary_op(MIRT__ADD, y, beta);
     return y ? mirt__reshape_op(y, &whole) : NULL;
 }
 
