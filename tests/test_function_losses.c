@@ -328,6 +328,16 @@ static bool record_no_weights(mirt_function *f, void *user) {
     return mirt_minimize(f, mirt_reduce_sum(mirt_function_x(f, 0), 2, false)) == MIRT_OK;
 }
 
+/* The gradient of log-cosh does not stand for its own gradient. */
+static bool record_log_cosh_twice(mirt_function *f, void *user) {
+    mirt_tensor *w = mirt_function_variable(f, "w"), *x = mirt_function_x(f, 0), *gradient;
+    (void)user;
+    mirt_tensor *out = mirt_multiply(x, mirt_reduce_sum(w, 0, false)),
+                *loss = mirt_loss_values(MIRT_LOG_COSH, false, x, out);
+    return mirt_gradients(loss, &w, 1, &gradient) == MIRT_OK &&
+           mirt_minimize(f, mirt_reduce_sum(mirt_square(gradient), 0, false)) == MIRT_OK;
+}
+
 static void check_unused(void) {
     heard log;
     mirt_strategy *s = strategy_heard(2, 3, 1, &log);
@@ -356,6 +366,9 @@ static void check_unused(void) {
        mirt_last_status() ? "; last: " : "", mirt_last_error());
     ok(!mirt_function_create(m, data, record_no_weights, NULL) && mirt_last_status() == MIRT_E_INVALID,
        "a loss of data alone: \"%s\"", mirt_last_error());
+    ok(!mirt_function_create(m, data, record_log_cosh_twice, NULL) &&
+           strstr(mirt_last_error(), "is not differentiable"),
+       "log-cosh is not differentiated twice: \"%s\"", mirt_last_error());
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
 }

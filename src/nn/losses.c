@@ -269,11 +269,12 @@ static mirt_tensor *mirt__categorical_hinge(mirt_tensor *x, mirt_tensor *own) {
 }
 
 /* log(cosh(off)) in the form that cannot overflow. The gradient of that form, 1 - 2 sigmoid(-2 |off|), cancels where
-   `off` is close to 0: instead a term that is 0 has the gradient tanh(off). */
+   `off` is close to 0: instead a term that is 0 has the gradient tanh(off), which is refused where it would be
+   differentiated again. */
 static mirt_tensor *mirt__log_cosh(mirt_tensor *off) {
     mirt_tensor *fixed = mirt_stop_gradient(off), *size = mirt_abs(fixed);
     mirt_tensor *value = mirt_add(size, mirt_scale(mirt_softplus(mirt_scale(size, -2, 0)), 1, -0.69314718f));
-    return mirt__mean_of_sample(mirt_add(value, mirt_multiply(mirt_tanh(fixed), mirt_subtract(off, fixed))));
+    return mirt__mean_of_sample(mirt_add(value, mirt_multiply(mirt_tanh(off), mirt_subtract(off, fixed))));
 }
 
 /* t log(t / x), both between 1e-7 and 1. */
