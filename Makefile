@@ -353,16 +353,16 @@ BASE = HEAD
 same-bits:
 	@python3 tests/same_bits.py $(BASE)
 
-build/pipeline: bench/pipeline.c build/mirrortrain.o
+build/pipeline: bench/pipeline.c bench/photos.h build/mirrortrain.o
 	$(CC) -std=c11 $(CFLAGS) $(WARNINGS) $< build/mirrortrain.o -o $@ $(LDLIBS)
 
-build/pipeline_turbojpeg: bench/pipeline.c mirrortrain.c mirrortrain.h
+build/pipeline_turbojpeg: bench/pipeline.c bench/photos.h mirrortrain.c mirrortrain.h
 	$(CC) -std=c11 $(CFLAGS) $(WARNINGS) -DMIRRORTRAIN_TURBOJPEG bench/pipeline.c mirrortrain.c -o $@ -lturbojpeg $(LDLIBS)
 
 bench: build/mirrortrain build/pipeline $(if $(wildcard /usr/include/turbojpeg.h /usr/local/include/turbojpeg.h),build/pipeline_turbojpeg)
 	PEER_PYTHON="$(PEER_PYTHON)" python3 bench/bench.py $(BENCH_FLAGS) $(BENCH)
 
-build/imagenet: bench/imagenet.c build/mirrortrain.o
+build/imagenet: bench/imagenet.c bench/photos.h build/mirrortrain.o
 	$(CC) -std=c11 $(CFLAGS) $(WARNINGS) $< build/mirrortrain.o -o $@ $(LDLIBS)
 
 # DIRECTORY gets 1,281,167 links, unless it has them.

@@ -4,17 +4,11 @@
 #include "../mirrortrain.h"
 
 #include <dirent.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "photos.h"
 
 static double mib(void) {
     struct rusage usage;
@@ -49,15 +43,6 @@ static mirt_dataset *open_photos(const char *path, int batch) {
     return has_shards(path) ? mirt_tar_dataset(path, &desc) : mirt_image_dataset_from_directory(path, &desc);
 }
 
-/* Images of one epoch; -1: it failed. */
-static int64_t drain(mirt_dataset *dataset) {
-    mirt_global_batch batch;
-    int64_t images = 0;
-    mirt_status status;
-    while ((status = mirt_dataset_next(dataset, &batch)) == MIRT_OK && batch.rows) images += batch.rows;
-    return status == MIRT_OK ? images : -1;
-}
-
 static bool open_once(const char *path, int batch) {
     const mirt_read_desc second = {1, 0};
     mirt_data read;
@@ -80,21 +65,10 @@ static bool open_once(const char *path, int batch) {
     return good;
 }
 
-static bool answer(mirt_strategy *strategy, const char *path, int batch) {
-    double seconds;
+static bool rate(mirt_strategy *strategy, const char *path, int batch) {
     mirt_dataset *photos = open_photos(path, batch);
     if (photos) photos = mirt_distribute(strategy, photos);
-    bool good = photos && drain(photos) > 0; /* buffers and threads are there after one epoch */
-    if (good) printf("{\"name\": \"mirrortrain\"}\n");
-    fflush(stdout);
-    while (good && scanf("%lf", &seconds) == 1) {
-        int64_t images = 0, some = 0;
-        const double begun = now();
-        while (some >= 0 && now() - begun < seconds) images += some = drain(photos);
-        good = some >= 0;
-        printf("{\"images_per_second\": %.2f}\n", (double)images / (now() - begun));
-        fflush(stdout);
-    }
+    const bool good = answer("mirrortrain", NULL, photos);
     mirt_dataset_destroy(photos);
     return good;
 }
@@ -103,7 +77,7 @@ int main(int argc, char **argv) {
     if (argc < 4) return 2;
     mirt_strategy *strategy = mirt_strategy_create(NULL);
     const bool opens = strcmp(argv[1], "open") == 0;
-    const bool good = strategy && (opens ? open_once(argv[2], atoi(argv[3])) : answer(strategy, argv[2], atoi(argv[3])));
+    const bool good = strategy && (opens ? open_once(argv[2], atoi(argv[3])) : rate(strategy, argv[2], atoi(argv[3])));
     if (!good) fprintf(stderr, "%s\n", mirt_last_error());
     mirt_strategy_destroy(strategy);
     return !good;

@@ -3,16 +3,10 @@
 #define _POSIX_C_SOURCE 200809L
 #include "../mirrortrain.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "photos.h"
 
 static mirt_dataset *open_photos(char **argv, int argc) {
     mirt_image_directory_desc desc;
@@ -27,26 +21,6 @@ static mirt_dataset *open_photos(char **argv, int argc) {
     int count = argc > 4 && strcmp(argv[4], "train") != 0 ? mirt_parse_augmentation(argv[4], list, 16) : 0;
     if (count > 0) photos = mirt_augment(photos, list, count);
     return mirt_prefetch(mirt_batch(photos, atoi(argv[3])), MIRT_AUTOTUNE);
-}
-
-/* Images of one epoch; -1: it failed. */
-static int64_t drain(mirt_dataset *dataset) {
-    mirt_global_batch batch;
-    int64_t images = 0;
-    mirt_status status;
-    while ((status = mirt_dataset_next(dataset, &batch)) == MIRT_OK && batch.rows) images += batch.rows;
-    return status == MIRT_OK ? images : -1;
-}
-
-/* An epoch of training; -1: it failed. `waited` is the share of its time in which batches were waited for. */
-static int64_t train(mirt_model *model, mirt_dataset *dataset, double *waited) {
-    mirt_fit_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.no_progress = true;
-    const mirt_history *history = mirt_fit(model, dataset, &desc);
-    if (!history) return -1;
-    *waited = history->input_seconds / history->seconds;
-    return mirt_dataset_size(dataset);
 }
 
 static mirt_model *make_network(mirt_strategy *strategy, int size) {
@@ -71,29 +45,18 @@ static mirt_model *make_network(mirt_strategy *strategy, int size) {
 }
 
 int main(int argc, char **argv) {
-    double seconds;
     if (argc < 4) return 2;
     mirt_strategy *strategy = mirt_strategy_create(NULL);
     const bool trains = argc > 4 && strcmp(argv[4], "train") == 0;
     mirt_model *model = strategy && trains ? make_network(strategy, atoi(argv[2])) : NULL;
     mirt_dataset *photos = strategy ? open_photos(argv, argc) : NULL;
     if (!trains && photos) photos = mirt_distribute(strategy, photos);
-    double waited = 0;
-    bool good = photos && (!trains || model) && (trains || drain(photos) > 0); /* buffers and threads are there after one epoch */
 #ifdef MIRRORTRAIN_TURBOJPEG
-    if (good) printf("{\"name\": \"mirrortrain, TurboJPEG\"}\n");
+    const char *name = "mirrortrain, TurboJPEG";
 #else
-    if (good) printf("{\"name\": \"mirrortrain\"}\n");
+    const char *name = "mirrortrain";
 #endif
-    fflush(stdout);
-    while (good && scanf("%lf", &seconds) == 1) {
-        int64_t images = 0, some = 0;
-        double begun = now();
-        while (some >= 0 && now() - begun < seconds) images += some = trains ? train(model, photos, &waited) : drain(photos);
-        good = some >= 0;
-        printf("{\"images_per_second\": %.2f, \"waited\": %.5f}\n", (double)images / (now() - begun), waited);
-        fflush(stdout);
-    }
+    const bool good = (!trains || model) && answer(name, model, photos);
     if (!good) fprintf(stderr, "%s\n", mirt_last_error());
     mirt_dataset_destroy(photos);
     mirt_strategy_destroy(strategy);
