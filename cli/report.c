@@ -415,13 +415,17 @@ void add_setting(page *p, const value *v) {
     }
 }
 
+/* `list` ends in NULL, or is NULL. */
+static bool is_listed(const char *name, const char *const *list) {
+    while (list && *list && strcmp(*list, name) != 0) list++;
+    return list && *list;
+}
+
 void visit_settings(const value *object, const char *above, const char *const *without,
                     void (*visit)(void *user, const char *name, const value *v), void *user) {
     for (const value *v = object ? object->first : NULL; v; v = v->next) {
         char name[200];
-        bool leave = false;
-        for (int i = 0; without && without[i] && v->key; i++) leave = leave || strcmp(v->key, without[i]) == 0;
-        if (leave || !v->key || (v->kind >= VALUE_LIST && !v->count)) continue;
+        if (!v->key || is_listed(v->key, without) || (v->kind >= VALUE_LIST && !v->count)) continue;
         const bool within = strcmp(v->key, "compile") == 0, kind = *above && strcmp(v->key, "class_name") == 0;
         snprintf(name, sizeof name, "%s%s%s", above, *above && !kind ? " \xc2\xb7 " : "", within || kind ? "" : v->key);
         if (v->kind == VALUE_OBJECT) visit_settings(v, name, NULL, visit, user);
@@ -439,12 +443,12 @@ static void add_pair(void *user, const char *name, const value *v) {
 }
 
 static void add_settings(page *p, const run_log *log) {
-    static const char *const shown[] = {"event", "time", "environment", "model", "classes", "logs", NULL};
+    static const char *const elsewhere[] = {"event", "time", "environment", "model", "classes", "logs", NULL};
     const value *environment = member(log->begin, "environment");
     if (!log->begin) return;
     add(p, "<section><h2>Settings and environment</h2><div class=\"two\"><div class=\"card\"><h3>The run</h3>"
            "<table class=\"pairs\"><tbody>");
-    visit_settings(log->begin, "", shown, add_pair, p);
+    visit_settings(log->begin, "", elsewhere, add_pair, p);
     add(p, "</tbody></table></div>");
     if (environment) {
         add(p, "<div class=\"card\"><h3>Environment</h3><table class=\"pairs\"><tbody>");

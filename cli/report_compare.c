@@ -242,8 +242,8 @@ static bool add_other_rows(page *p, const setting_list *list, int runs) {
 }
 
 static void add_other_settings(page *p, const comparison *all) {
-    static const char *const without[] = {"event", "time", "classes", "logs", "model", "devices", "processes",
-                                          "replicas", "batch", "epochs", NULL};
+    static const char *const elsewhere[] = {"event", "time", "classes", "logs", "model", "devices", "processes",
+                                            "replicas", "batch", "epochs", NULL};
     setting_list list[MOST_LOOKS];
     page table;
     bool more = false;
@@ -256,7 +256,7 @@ static void add_other_settings(page *p, const comparison *all) {
     for (int i = 0; i < all->runs; i++) {
         const setting_list empty = {room + i * MOST_SETTINGS, 0, false};
         list[i] = empty;
-        visit_settings(all->run[i].log.begin, "", without, keep_setting, &list[i]);
+        visit_settings(all->run[i].log.begin, "", elsewhere, keep_setting, &list[i]);
         more = more || list[i].more;
     }
     const bool any = add_other_rows(&table, list, all->runs);
