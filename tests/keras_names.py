@@ -10,7 +10,7 @@ OTHER_DATA = {
     "layers": {
         "one and three dimensions": r"\w+(1D|3D)(Transpose)?",
         "recurrent": r"\w*(RNN|LSTM|GRU)\w*|Bidirectional|TimeDistributed|Masking|RepeatVector",
-        "attention": r"\w*Attention",
+        "attention": r"\w*Attention|EinsumDense",  # which is a dense layer of heads
         "text, categories and sound": r"\w*(Embedding|Lookup|Hash|Vectorization|Spectrogram|CategoryEncoding)\w*"
         r"|Discretization",
     },
@@ -29,6 +29,7 @@ ELSEWHERE = {
     "layers InputLayer": "mirt_input",
     "layers Identity": "MIRT_LINEAR",
     "layers Pipeline": "mirt_augment",
+    "layers SpectralNormalization": "mirt_spectral_norm",
     "augmentations MixUp": "mirt_mix_up",
     "augmentations CutMix": "mirt_cut_mix",
     "activations swish": "MIRT_SILU",

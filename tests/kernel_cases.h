@@ -677,11 +677,15 @@ static const int32_t constrain_shapes[][MAX_NUMBERS] = {{MIRT_NON_NEG, 0, 2, 7, 
                                                         {MIRT_UNIT_NORM, 5, 3, 4, 5, 6},
                                                         {MIRT_MIN_MAX_NORM, 2, 2, 65, 40},
                                                         {MIRT_MIN_MAX_NORM, 11, 4, 2, 3, 4, 5},
+                                                        {MIRT_SPECTRAL_NORM, 0, 2, 300, 33},
+                                                        {MIRT_SPECTRAL_NORM, 0, 4, 3, 2, 5, 131},
                                                         {SHAPE_END}};
 static void constrain_plan(job *j) {
     int64_t count = 1;
     for (int i = 0; i < j->s[W_RANK]; i++) count *= j->s[W_DIM + i];
     j->buffer[add_buffer(j, INOUT, MIRT_FLOAT32, UNIT, 0, count)].roundings = 4;
+    if (j->s[W_KIND] == MIRT_SPECTRAL_NORM)
+        j->buffer[add_buffer(j, INOUT, MIRT_FLOAT32, UNIT, 0, j->s[W_DIM + j->s[W_RANK] - 1])].roundings = 4;
 }
 static void constrain_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
     mirt__constrain c;
@@ -693,7 +697,9 @@ static void constrain_run(const job *j, const mirt__kernels *k, const mirt__wher
     c.constraint.rate = c.constraint.kind == MIRT_MIN_MAX_NORM ? 0.75f : 1;
     c.rank = j->s[W_RANK];
     for (int i = 0; i < c.rank; i++) c.dim[i] = j->s[W_DIM + i];
+    c.constraint.power_iterations = 2;
     c.w = out_at(j, 0);
+    if (c.constraint.kind == MIRT_SPECTRAL_NORM) c.u = out_at(j, 1);
     k->constrain(&c, where);
 }
 

@@ -49,6 +49,16 @@ static mirt_tensor *min_max_last(mirt_tensor *x) {
     d.kernel_constraint = mirt_min_max_norm(0.9f, 1.1f, 1, 2);
     return mirt_dense(x, &d);
 }
+static mirt_tensor *spectral(mirt_tensor *x) {
+    mirt_dense_desc d = dense(4);
+    d.kernel_constraint = mirt_spectral_norm(1);
+    return mirt_dense(x, &d);
+}
+static mirt_tensor *spectral_conv(mirt_tensor *x) {
+    mirt_conv2d_desc d = conv(4, 2);
+    d.kernel_constraint = mirt_spectral_norm(3);
+    return mirt_conv2d(x, &d);
+}
 static mirt_tensor *transposed(mirt_tensor *x) {
     mirt_conv2d_desc d = conv(2, 2);
     d.kernel_constraint = mirt_max_norm(0.5f, 11);
@@ -136,6 +146,8 @@ static const struct {
     {"activity separable", activity_separable, true},
     {"activity sum", activity_sum, false},
     {"activity layer", activity_layer, false},
+    {"spectral", spectral, false},
+    {"spectral conv", spectral_conv, true},
 };
 
 enum { MOST = 1024 };
@@ -254,13 +266,14 @@ static void test_misuse(void) {
     static const struct {
         mirt_constraint constraint;
         const char *says;
-    } wrong[] = {{{MIRT_MAX_NORM, 0, -1, 1, 1}, "a constraint of norms from 0 to -1"},
-                 {{MIRT_MAX_NORM, 0, 1, 1, 4}, "axis of a constraint is 4; bits 0 to 1"},
-                 {{MIRT_UNIT_NORM, 1, 1, 1, 0}, "axis of a constraint is 0"},
-                 {{MIRT_MIN_MAX_NORM, 2, 1, 1, 1}, "a constraint of norms from 2 to 1"},
-                 {{MIRT_MIN_MAX_NORM, 0, INFINITY, 1, 1}, "a constraint of norms from 0 to inf"},
-                 {{MIRT_MIN_MAX_NORM, 0, 1, 1.5f, 1}, "at rate 1.5"},
-                 {{MIRT__CONSTRAINT_COUNT, 0, 0, 0, 0}, "invalid constraint (5)"}};
+    } wrong[] = {{{MIRT_MAX_NORM, 0, -1, 1, 1, 0}, "a constraint of norms from 0 to -1"},
+                 {{MIRT_MAX_NORM, 0, 1, 1, 4, 0}, "axis of a constraint is 4; bits 0 to 1"},
+                 {{MIRT_UNIT_NORM, 1, 1, 1, 0, 0}, "axis of a constraint is 0"},
+                 {{MIRT_MIN_MAX_NORM, 2, 1, 1, 1, 0}, "a constraint of norms from 2 to 1"},
+                 {{MIRT_MIN_MAX_NORM, 0, INFINITY, 1, 1, 0}, "a constraint of norms from 0 to inf"},
+                 {{MIRT_MIN_MAX_NORM, 0, 1, 1.5f, 1, 0}, "at rate 1.5"},
+                 {{MIRT__CONSTRAINT_COUNT, 0, 0, 0, 0, 0}, "invalid constraint (6)"},
+                 {{MIRT_SPECTRAL_NORM, 0, 0, 0, 0, 0}, "a spectral norm takes at least one power iteration, not 0"}};
     mirt_strategy *s = strategy_of(1, 1, 1);
     for (int i = 0; i < MIRT__COUNT(wrong); i++) {
         mirt_model *m = mirt_model_create(s, NULL);
@@ -272,6 +285,18 @@ static void test_misuse(void) {
         mirt_model_destroy(m);
     }
     mirt_model *m = mirt_model_create(s, NULL);
+    mirt_dense_desc d = dense(4097);
+    d.kernel_constraint = mirt_spectral_norm(1);
+    ok(!mirt_dense(mirt_input(m, MIRT_SHAPE(3)), &d) && strstr(mirt_last_error(), "at most 4096 columns"),
+       "refused: %s", mirt_last_error());
+    mirt_model_destroy(m);
+    m = mirt_model_create(s, NULL);
+    d = dense(2);
+    d.bias_constraint = mirt_spectral_norm(1);
+    ok(!mirt_dense(mirt_input(m, MIRT_SHAPE(3)), &d) && strstr(mirt_last_error(), "kernel, not of its bias"),
+       "refused: %s", mirt_last_error());
+    mirt_model_destroy(m);
+    m = mirt_model_create(s, NULL);
     ok(!mirt_activity_regularization(mirt_input(m, MIRT_SHAPE(3)), -1, 0) && mirt_last_status() == MIRT_E_INVALID,
        "refused: %s", mirt_last_error());
     mirt_strategy_destroy(s);

@@ -250,13 +250,15 @@ typedef struct mirt_regularizer {
 } mirt_regularizer;
 
 typedef enum mirt_constraint_kind {
-    MIRT_NO_CONSTRAINT = 0, MIRT_MAX_NORM, MIRT_NON_NEG, MIRT_UNIT_NORM, MIRT_MIN_MAX_NORM, MIRT__CONSTRAINT_COUNT
+    MIRT_NO_CONSTRAINT = 0, MIRT_MAX_NORM, MIRT_NON_NEG, MIRT_UNIT_NORM, MIRT_MIN_MAX_NORM, MIRT_SPECTRAL_NORM,
+    MIRT__CONSTRAINT_COUNT
 } mirt_constraint_kind;
 /* What a weight is made to fulfill after every update of it. Values by the functions below; all zeros: nothing. */
 typedef struct mirt_constraint {
     mirt_constraint_kind kind;
     float min_value, max_value, rate; /* of norms; rate: the part of the way that a weight is moved */
     int axis; /* bits: a norm is over these axes */
+    int power_iterations;
 } mirt_constraint;
 
 /* Keras: constraints.MaxNorm, NonNeg, UnitNorm, MinMaxNorm. Bits of `axis` are axes of the weight: 1 is Keras's
@@ -265,6 +267,10 @@ MIRT_API mirt_constraint mirt_max_norm(float max_value, int axis);
 MIRT_API mirt_constraint mirt_non_neg(void);
 MIRT_API mirt_constraint mirt_unit_norm(int axis);
 MIRT_API mirt_constraint mirt_min_max_norm(float min_value, float max_value, float rate, int axis);
+/* For a layer's kernel as a matrix [all other axes, last axis] of at most 4096 columns: after each update it is divided
+   by its largest singular value, estimated by so many iterations, at least one, from what the weight "vector_u" of the
+   layer keeps, which is not trained. A kernel of zeros stays. Miyato et al. 2018. Keras: SpectralNormalization. */
+MIRT_API mirt_constraint mirt_spectral_norm(int power_iterations);
 
 typedef struct mirt_dense_desc {
     int units;

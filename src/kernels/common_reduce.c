@@ -297,6 +297,10 @@ static void mirt__common_constrain_signs(const void *args, int64_t begin, int64_
 MIRT__LIB void mirt__common_constrain(const mirt__constrain *args, const mirt__where *where) {
     mirt__constrain_job job;
     mirt__reduce r;
+    if (args->constraint.kind == MIRT_SPECTRAL_NORM) {
+        mirt__spectral_norm(args);
+        return;
+    }
     memset(&r, 0, sizeof r);
     r.kind = MIRT__REDUCE_MAX; /* narrow blocks */
     r.rank = args->rank;

@@ -54,6 +54,9 @@ MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args);
 /* Images in one chunk of a weight gradient; depends only on the shape of an image. */
 MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *shape);
 
+/* What the tables' `constrain` does with SPECTRAL_NORM. */
+MIRT__TRAINING_LIB void mirt__spectral_norm(const mirt__constrain *args);
+
 /* part[i] for i in [0, parts), each `count` long and `stride` apart, summed into part 0 by a fixed
    binary tree: the node over [lo, hi) adds its right child to its left one, the left child
    covering the largest power of two below hi - lo. */

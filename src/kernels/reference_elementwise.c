@@ -250,6 +250,10 @@ MIRT__LIB void mirt__ref_constrain(const mirt__constrain *args) {
     const mirt_constraint *c = &args->constraint;
     const mirt__real eps = (mirt__real)1e-7, least = (mirt__real)c->min_value, most = (mirt__real)c->max_value;
     mirt__reduce r;
+    if (c->kind == MIRT_SPECTRAL_NORM) {
+        mirt__spectral_norm(args);
+        return;
+    }
     memset(&r, 0, sizeof r);
     r.rank = args->rank;
     r.axes = (unsigned)c->axis;

@@ -399,12 +399,14 @@ typedef struct mirt__update {
 
 /* Makes a weight fulfill a constraint: for every place along the axes that are not in constraint.axis, whose norm is
    the square root of the sum in double of squares in row-major order, w * (desired / (1e-7 + norm)); UNIT_NORM: w /
-   (1e-7 + norm). */
+   (1e-7 + norm). SPECTRAL_NORM: w as a matrix of the last axis's columns is divided by its largest singular value, by
+   power iterations from u, in double; u becomes the last one's. A vector is divided by its norm, of 1e-7 at least. */
+#define MIRT__SPECTRAL_COLUMNS 4096
 typedef struct mirt__constrain {
     mirt_constraint constraint;
     int rank;
     int64_t dim[MIRT_MAX_RANK];
-    mirt__real *w;
+    mirt__real *w, *u; /* u: SPECTRAL_NORM alone, [columns] */
 } mirt__constrain;
 
 /* One checked transform of images (h, w, c) to images (oh, ow, c). */

@@ -63,12 +63,14 @@ static const mirt__field mirt__norm_range_fields[] = {MIRT__OWN_FIELD(mirt_const
                                                       MIRT__OWN_FIELD(mirt_constraint, FLOAT, max_value),
                                                       MIRT__OWN_FIELD(mirt_constraint, FLOAT, rate),
                                                       MIRT__OWN_FIELD(mirt_constraint, INT, axis)};
+static const mirt__field mirt__spectral_fields[] = {MIRT__OWN_FIELD(mirt_constraint, INT, power_iterations)};
 static const mirt__object_class mirt__constraint_classes[MIRT__CONSTRAINT_COUNT] = {
     {"None", NULL, 0},
     {"MaxNorm", mirt__norm_range_fields, 4},
     {"NonNeg", NULL, 0},
     {"UnitNorm", mirt__norm_range_fields, 4},
-    {"MinMaxNorm", mirt__norm_range_fields, 4}};
+    {"MinMaxNorm", mirt__norm_range_fields, 4},
+    {"SpectralNorm", mirt__spectral_fields, 1}};
 static const mirt__object_class mirt__regularizer_class = {"L1L2", mirt__regularizer_fields, 2};
 
 #endif

@@ -74,12 +74,24 @@ MIRT__LIB mirt_tensor *mirt__regularize_activity(mirt__layer *layer, mirt_tensor
     return mirt__regularize(layer, y, r) ? y : NULL;
 }
 
+static bool mirt__spectral_check(const mirt_constraint *c, const char *name, const mirt_shape *shape) {
+    if (strcmp(name, "kernel") != 0)
+        return mirt__fail(MIRT_E_INVALID, "a spectral norm is of a layer's kernel, not of its %s", name), false;
+    if (c->power_iterations > 0 && shape->dim[shape->rank - 1] <= MIRT__SPECTRAL_COLUMNS) return true;
+    return mirt__fail(MIRT_E_INVALID, "a spectral norm takes at least one power iteration, not %d, and at most %d "
+                                      "columns of a kernel, not %lld",
+                      c->power_iterations, MIRT__SPECTRAL_COLUMNS, (long long)shape->dim[shape->rank - 1]),
+           false;
+}
+
 /* Keras's defaults, and what can be done to a weight of this rank. */
-static bool mirt__constraint_check(const mirt_constraint *c, int rank) {
+static bool mirt__constraint_check(const mirt_constraint *c, const char *name, const mirt_shape *shape) {
     const bool norm = c->kind != MIRT_NON_NEG;
+    const int rank = shape->rank;
     if (c->kind == MIRT_NO_CONSTRAINT) return true;
     if ((int)c->kind < 0 || c->kind >= MIRT__CONSTRAINT_COUNT)
         return mirt__fail(MIRT_E_INVALID, "invalid constraint (%d)", (int)c->kind), false;
+    if (c->kind == MIRT_SPECTRAL_NORM) return mirt__spectral_check(c, name, shape);
     if (norm && (c->axis < 1 || c->axis >> rank))
         return mirt__fail(MIRT_E_INVALID, "axis of a constraint is %d; bits 0 to %d are axes of the weight", c->axis,
                           rank - 1),
@@ -97,9 +109,14 @@ MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, co
                                         mirt_initializer *initializer, mirt_initializer fallback,
                                         const mirt_regularizer *regularizer, const mirt_constraint *constraint) {
     mirt__default_initializer(initializer, fallback);
-    if (!mirt__constraint_check(constraint, shape->rank)) return NULL;
+    if (!mirt__constraint_check(constraint, name, shape)) return NULL;
     mirt_tensor *w = mirt__variable_add(layer, name, shape, initializer, true);
     if (w) layer->model->variable[w->node->a.index].constraint = *constraint;
+    if (w && constraint->kind == MIRT_SPECTRAL_NORM) { /* mirt__rule_constrain expects it next to the kernel */
+        const mirt_shape one = MIRT_SHAPE(1, shape->dim[shape->rank - 1]);
+        const mirt_initializer drawn = mirt_truncated_normal(0, 0.02f);
+        if (!mirt__variable_add(layer, "vector_u", &one, &drawn, false)) return NULL;
+    }
     return mirt__regularize(layer, w, regularizer) ? w : NULL;
 }
 
@@ -131,6 +148,11 @@ MIRT_API mirt_constraint mirt_non_neg(void) { return mirt__constraint_of(MIRT_NO
 MIRT_API mirt_constraint mirt_unit_norm(int axis) { return mirt__constraint_of(MIRT_UNIT_NORM, 1, 1, 1, axis); }
 MIRT_API mirt_constraint mirt_min_max_norm(float min_value, float max_value, float rate, int axis) {
     return mirt__constraint_of(MIRT_MIN_MAX_NORM, min_value, max_value, rate, axis);
+}
+MIRT_API mirt_constraint mirt_spectral_norm(int power_iterations) {
+    mirt_constraint c = mirt__constraint_of(MIRT_SPECTRAL_NORM, 0, 0, 0, 0);
+    c.power_iterations = power_iterations;
+    return c;
 }
 
 /* Searches the layers of the model, or those inside of the layer being built. */

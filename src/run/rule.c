@@ -106,6 +106,7 @@ static void mirt__rule_constrain(void *user, const mirt__where *where, mirt__rea
         c.rank = v->shape.rank;
         memcpy(c.dim, v->shape.dim, sizeof c.dim);
         c.w = weight + v->offset / sizeof *weight;
+        if (v->constraint.kind == MIRT_SPECTRAL_NORM) c.u = weight + v[1].offset / sizeof *weight;
         f->model->strategy->kernels->constrain(&c, where);
     }
 }

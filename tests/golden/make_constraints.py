@@ -43,6 +43,20 @@ typedef struct golden_constrained {
 static const golden_constrained golden_constraints[] = {
 """
 
+
+
+class Spectral(L.SpectralNormalization):
+    """Keras normalizes where a step begins, this where it ends, as constraints do."""
+
+    def call(self, inputs, training=False):
+        return self.layer(inputs)
+
+    def normalize(self):
+        u, kernel = self.normalized_weights()
+        self.vector_u.assign(u)
+        self.kernel.assign(kernel)
+
+
 ROW, IMAGE = (5,), (4, 5, 3)
 CASES = {
     "max_norm": (L.Dense(4, kernel_constraint=C.MaxNorm(0.75), bias_constraint=C.MaxNorm(0.5)), ROW),
@@ -64,7 +78,10 @@ CASES = {
     "activity separable": (L.SeparableConv2D(2, 2, activity_regularizer=R.L1L2(0.015625, 0.03125)), IMAGE),
     "activity sum": (L.Dense(4, activation="tanh", activity_regularizer=R.L1L2(0.5, 0.5)), ROW),
     "activity layer": (keras.Sequential([L.Dense(4), L.ActivityRegularization(0.125, 0.25)]), ROW),
+    "spectral": (Spectral(L.Dense(4)), ROW),
+    "spectral conv": (Spectral(L.Conv2D(4, 2), power_iterations=3), IMAGE),
 }
+ORDER = ("vector_u", "bias")  # after the other weights of a layer
 
 
 def summary(weight):
@@ -82,17 +99,20 @@ def case(number, label, layer, shape):
     inputs = keras.Input(shape)
     model = keras.Model(inputs, layer(inputs))
     t = uniform(seed + 50, (ROWS,) + model.output_shape[1:]).astype(float)
-    for k, weight in enumerate(model.weights):
+    weights = sorted(model.weights, key=lambda w: ORDER.index(w.name) + 1 if w.name in ORDER else 0)
+    for k, weight in enumerate(weights):
         weight.assign(uniform(seed + 1 + k, weight.shape).astype(float))
     reduction = "sum" if "sum" in label else "sum_over_batch_size"
     model.compile(keras.optimizers.SGD(RATE, momentum=MOMENTUM), keras.losses.MeanSquaredError(reduction=reduction))
     losses = [model.evaluate(x, t, verbose=0)]
     for step in range(STEPS):
         model.fit(x, t, batch_size=ROWS, verbose=0)
+        if isinstance(layer, Spectral):
+            layer.normalize()
         losses.append(model.evaluate(x, t, verbose=0))
     return '    {"%s", %d, {%s}, %d,\n     {%s}},\n' % (
-        label, seed, ", ".join("%.12g" % v for v in losses[:STEPS]), len(model.weights),
-        ",\n      ".join(summary(w) for w in model.weights))
+        label, seed, ", ".join("%.12g" % v for v in losses[:STEPS]), len(weights),
+        ",\n      ".join(summary(w) for w in weights))
 
 
 text = [HEAD % (tf.__version__, keras.__version__, ROWS, STEPS, PROJECTIONS, RATE, MOMENTUM)]
