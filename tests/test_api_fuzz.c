@@ -113,7 +113,7 @@ static mirt_tensor *odd_operation(world *w, mirt_tensor *x, mirt_tensor *y) {
     case 7: return mirt_where(mirt_less(x, y), x, y);
     case 8: return mirt_matmul(x, y, below(w, 2), below(w, 2));
     case 9: return mirt_argmax(x, odd_int(w));
-    case 10: return mirt_cumsum(x, odd_int(w));
+    case 10: return below(w, 2) ? mirt_cumsum(x, odd_int(w)) : mirt_sparsemax(x, odd_int(w));
     case 11: return mirt_transpose(x, below(w, 3) ? permutation : NULL);
     case 12: return mirt_concat(in, below(w, 3) + 1, odd_int(w));
     case 13: return mirt_split_tensor(x, 1 + below(w, 8), odd_int(w), out);
@@ -134,6 +134,7 @@ static mirt_tensor *odd_layer(world *w, mirt_tensor *x, mirt_tensor *y) {
     mirt_conv2d_desc conv;
     mirt_tensor *in[4] = {x, y, x, y};
     gallery_config config;
+    mirt_dot_desc dot;
     memset(&dense, 0, sizeof dense);
     memset(&conv, 0, sizeof conv);
     dense.units = below(w, 10) ? 3 : odd_int(w) % 5000;
@@ -147,7 +148,11 @@ static mirt_tensor *odd_layer(world *w, mirt_tensor *x, mirt_tensor *y) {
     config.units = odd_int(w) % 5000;
     config.scale = 0.5f;
     config.shifted = true;
-    switch (below(w, 14)) {
+    memset(&dot, 0, sizeof dot);
+    dot.axes[0] = odd_int(w);
+    dot.axes[1] = odd_int(w);
+    dot.normalize = below(w, 2);
+    switch (below(w, 15)) {
     case 0: case 1: case 2: return mirt_dense(x, below(w, 30) ? &dense : NULL);
     case 3: return mirt_conv2d(x, &conv);
     case 4: return mirt_conv2d_transpose(x, &conv);
@@ -159,6 +164,7 @@ static mirt_tensor *odd_layer(world *w, mirt_tensor *x, mirt_tensor *y) {
     case 10: return mirt_add_layer(in, 2);
     case 11: return mirt_concatenate(in, odd_int(w) & 3, odd_int(w));
     case 12: return mirt_reshape_layer(x, odd_shape(w));
+    case 13: return mirt_dot(x, y, below(w, 2) ? NULL : &dot);
     default: return mirt_prelu(x, NULL);
     }
 }
