@@ -176,6 +176,17 @@ static mirt_dataset *digits_of(const outing *o, mirt_split split, int64_t count)
     return digits && mirt_dataset_workers(digits, 1) == MIRT_OK ? digits : NULL;
 }
 
+static mirt_constraint constraint; /* of the last layer's kernel */
+
+static mirt_tensor *constrained_dense(mirt_tensor *x) {
+    mirt_dense_desc d;
+    memset(&d, 0, sizeof d);
+    d.units = 10;
+    d.name = "classes";
+    d.kernel_constraint = constraint;
+    return mirt_dense(x, &d);
+}
+
 static mirt_model *model_for(mirt_strategy *strategy, const outing *o) {
     mirt_compile_desc c = image_compile(mirt_adam(2e-3f));
     mirt_model *model = mirt_model_create(strategy, "digits");
@@ -183,7 +194,7 @@ static mirt_model *model_for(mirt_strategy *strategy, const outing *o) {
     mirt_tensor *x = mirt_flatten(mirt_rescale(mirt_input(model, MIRT_SHAPE(28, 28, 1)), 1.0f / 255, 0));
     x = named_dense(x, "hidden", 48, MIRT_LINEAR);
     x = mirt_relu(o->normed ? mirt_batch_norm(x, NULL) : x);
-    mirt_model_output(model, named_dense(x, "classes", 10, MIRT_LINEAR));
+    mirt_model_output(model, constrained_dense(x));
     if (o->whole) c.optimizer = mirt_lamb(0.02f);
     if (o->clipped) c.optimizer.global_clipnorm = 0.5f;
     c.optimizer.amsgrad = c.optimizer.use_ema = o->slots;
@@ -315,6 +326,15 @@ static void check_whole_weights(void) {
        "Lamb on two servers is refused: %s", reports[0].error);
 }
 
+static void check_refused(mirt_constraint refused, int servers, const char *words) {
+    outing o = plain;
+    o.servers = servers;
+    constraint = refused;
+    ok(run_outing(&o) && reports[0].status == MIRT_E_INVALID && strstr(reports[0].error, words), "refused: %s",
+       reports[0].error);
+    memset(&constraint, 0, sizeof constraint);
+}
+
 /* The others end, with a message that says what to do. */
 static void check_loss(const outing *o, const char *words) {
     const double margin = 5; /* a busy machine may leave a process waiting for seconds */
@@ -392,6 +412,8 @@ int main(void) {
     check_one_worker(2, false, true, false);
     check_one_worker(1, false, false, true);
     check_whole_weights();
+    check_refused(mirt_spectral_norm(1), 1, "whose vector parameter servers do not share");
+    check_refused(mirt_non_neg(), 2, "takes a single server; there are 2");
     for (size_t i = 0; i < sizeof fits / sizeof *fits; i++) check_fit(&fits[i], &mirrored);
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++)
         check_loss(&losses[i], "start again from the last checkpoint");

@@ -1,15 +1,19 @@
 /* What the messages between workers and servers hold of a model. */
 #include "servers.h"
 
-/* A server has a part of the weights, in which a norm may be incomplete. */
+/* A server has a part of the weights, in which a norm may be incomplete; workers do not pull what is not trained. */
 static mirt_status mirt__payload_check(const mirt__payload *p) {
     const mirt_optimizer *o = &p->model->config.optimizer;
     if (p->servers > 1 && mirt__optimizer_whole(o))
         return mirt__fail(MIRT_E_INVALID, "%s looks at whole weights, which takes a single server; there are %d",
                           mirt__optimizer_class_get(o->kind)->name, p->servers);
-    for (int i = 0; i < p->root->num_variables && p->servers > 1; i++) {
+    for (int i = 0; i < p->root->num_variables; i++) {
         const mirt__variable *v = &p->root->variable[i];
-        if (v->constraint.kind && mirt__is_trained(v))
+        if (!v->constraint.kind || !mirt__is_trained(v)) continue;
+        if (v->constraint.kind == MIRT_SPECTRAL_NORM)
+            return mirt__fail(MIRT_E_INVALID, "%s has a spectral norm, whose vector parameter servers do not share",
+                              v->name);
+        if (p->servers > 1)
             return mirt__fail(MIRT_E_INVALID, "%s has a constraint, which takes a single server; there are %d", v->name,
                               p->servers);
     }
