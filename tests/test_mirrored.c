@@ -87,7 +87,9 @@ static void check_optimizers(void) {
                                   mirt_schedule_free_adamw(2e-3f),
                                   mirt_ftrl(0.05f),
                                   mirt_lamb(0.05f),
-                                  mirt_lamb(0.05f)};
+                                  mirt_lamb(0.05f),
+                                  mirt_muon(0.02f),
+                                  mirt_muon(0.02f)};
     optimizer[4].global_clipnorm = 0.5f;
     optimizer[5].clipnorm = 0.25f;
     optimizer[5].exclude_from_weight_decay = "bias";
@@ -105,6 +107,9 @@ static void check_optimizers(void) {
     optimizer[17].clipnorm = 0.25f;
     optimizer[17].weight_decay = 0.1f;
     optimizer[17].use_ema = true;
+    optimizer[19].global_clipnorm = 0.5f;
+    optimizer[19].use_ema = true;
+    optimizer[19].exclude_layers = "dense";
     for (int i = 0; i < MIRT__COUNT(optimizer); i++) {
         char want[MIRT__SHA256_HEX];
         bool agree;

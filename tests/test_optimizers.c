@@ -46,6 +46,17 @@ static mirt_optimizer optimizer_named(const char *name) {
         o.beta_1 = 0.75f;
         o.epsilon = 0.125f;
     }
+    if (strcmp(name, "muon excluded") == 0) o.exclude_layers = "none of these,kern";
+    if (strcmp(name, "muon clipnorm ema") == 0) {
+        o.beta_1 = o.momentum = 0.75f;
+        o.adam_weight_decay = 0.25f;
+        o.adam_lr_ratio = o.rms_rate = 0.5f;
+        o.muon_a = 3;
+        o.muon_b = -4;
+        o.muon_c = 1.75f;
+        o.ns_steps = 3;
+        o.nesterov = false;
+    }
     if (strstr(name, "excluded")) {
         o.weight_decay = 0.5f;
         o.exclude_from_weight_decay = "gamma,bias";
@@ -54,7 +65,7 @@ static mirt_optimizer optimizer_named(const char *name) {
     else if (strstr(name, "clipnorm")) o.clipnorm = sgd ? 1.0f : 1.5f;
     if (strstr(name, "clipvalue")) o.clipvalue = 0.75f;
     if (strcmp(name, "sgd clipnorm") == 0 || o.clipvalue != 0) o.momentum = 0.875f;
-    o.nesterov = strcmp(name, "sgd clipnorm") == 0;
+    if (sgd) o.nesterov = strcmp(name, "sgd clipnorm") == 0;
     if (strstr(name, "overwritten")) {
         o.momentum = 0.5f;
         o.ema_momentum = 0.75f;
@@ -217,6 +228,13 @@ static void check_constructors(void) {
     ok(lamb.kind == MIRT_LAMB && lamb.learning_rate == 0.5f && lamb.beta_1 == 0.9f && lamb.beta_2 == 0.999f &&
            lamb.epsilon == 1e-7f && lamb.weight_decay == 0,
        "mirt_lamb");
+    const mirt_optimizer muon = mirt_muon(0.5f);
+    ok(muon.kind == MIRT_MUON && muon.learning_rate == 0.5f && muon.beta_1 == 0.9f && muon.beta_2 == 0.999f &&
+           muon.epsilon == 1e-7f && muon.weight_decay == 0.004f && muon.adam_weight_decay == 0.004f &&
+           muon.muon_a == 3.4445f && muon.muon_b == -4.775f && muon.muon_c == 2.0315f && muon.adam_lr_ratio == 1 &&
+           muon.momentum == 0.95f && muon.ns_steps == 5 && muon.nesterov && muon.exclude_embeddings &&
+           muon.rms_rate == 0.2f && !muon.exclude_layers,
+       "mirt_muon");
 }
 
 /* Nadam's numbers are functions of the step; Keras multiplies the momentums up step by step. */
@@ -278,6 +296,70 @@ static void check_zero_norms(void) {
     for (uint32_t i = 0; good && i < 6; i++) good = kernel[i] == golden_uniform(1, i);
     ok(good, "Lamb: a weight without a gradient stays as it is");
     mirt_strategy_destroy(s);
+}
+
+/* One step of a matrix of any shape. */
+static void check_matrix(const golden_matrix *c, const char *cpu) {
+    const float zeros[64] = {0};
+    double off = 0;
+    mirt_dense_desc d;
+    mirt_compile_desc how;
+    const int count = c->rows * c->columns;
+    float *weight = (float *)calloc((size_t)count, sizeof *weight);
+    memset(&d, 0, sizeof d);
+    memset(&how, 0, sizeof how);
+    setenv("MIRT_CPU", cpu, 1);
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_model *m = mirt_model_create(s, "matrix");
+    d.units = c->columns;
+    d.no_bias = true;
+    mirt_model_output(m, mirt_dense(mirt_input(m, MIRT_SHAPE(c->rows)), &d));
+    how.loss = MIRT_MEAN_SQUARED_ERROR;
+    for (int kind = 0; kind < MIRT__OPTIMIZER_COUNT; kind++) {
+        if (strcmp(listed(kind)->name, c->name) == 0) how.optimizer = listed(kind)->keras(0.25f);
+    }
+    for (int i = 0; i < count; i++) weight[i] = golden_uniform(2, (uint32_t)i);
+    bool good = mirt_compile(m, &how) == MIRT_OK &&
+                mirt_set_weight(m, "dense/kernel", weight, (size_t)count) == MIRT_OK &&
+                mirt_scatter(m, mirt_make_array(zeros, MIRT_FLOAT32, MIRT_SHAPE(1, c->rows)),
+                             mirt_make_array(zeros, MIRT_FLOAT32, MIRT_SHAPE(1, c->columns))) == MIRT_OK &&
+                mirt_grad(m, NULL) == MIRT_OK;
+    float *g = good ? mirt__gradient_at(&m->trainer->function[MIRT__TRAIN]->step, 0, 0) : NULL;
+    for (int i = 0; good && i < count; i++)
+        g[m->variable[0].offset / sizeof(float) + (size_t)i] = golden_uniform(3, (uint32_t)i);
+    good = good && mirt_all_reduce(m) == MIRT_OK && mirt_apply(m) == MIRT_OK &&
+           mirt_get_weight(m, "dense/kernel", 0, weight, (size_t)count) == MIRT_OK;
+    for (int i = 0; good && i < count; i++) off = worse(off, fabs((double)weight[i] - c->weight[i]));
+    ok(good && off < 2e-6, "%s, %s: one step of a %d x %d matrix is off by %.1e%s%s", c->name, cpu, c->rows, c->columns,
+       off, good ? "" : ": ", good ? "" : mirt_last_error());
+    free(weight);
+    mirt_strategy_destroy(s);
+    unsetenv("MIRT_CPU");
+}
+
+/* Weights that Muon leaves to AdamW: those that are no matrices, and by their names. */
+static void check_left_weights(void) {
+    static const struct {
+        const char *name, *layers;
+        int rank;
+        bool all, left;
+    } cases[] = {{"dense/kernel", NULL, 2, false, false},          {"dense/bias", NULL, 1, false, true},
+                 {"conv/kernel", NULL, 4, false, true},            {"scale", NULL, 0, false, true},
+                 {"TokenEmbeddings/kernel", NULL, 2, false, true}, {"TokenEmbeddings/kernel", NULL, 2, true, false},
+                 {"embeddin/g", NULL, 2, false, false},            {"head/kernel", "tail,head", 2, false, true},
+                 {"head/kernel", "tail", 2, false, false},         {"head/kernel", ",", 2, false, false}};
+    int wrong = 0;
+    for (int i = 0; i < MIRT__COUNT(cases); i++) {
+        mirt_optimizer o = mirt_muon(1);
+        mirt__variable v;
+        memset(&v, 0, sizeof v);
+        v.name = cases[i].name;
+        v.shape.rank = cases[i].rank;
+        o.exclude_embeddings = !cases[i].all;
+        o.exclude_layers = cases[i].layers;
+        wrong += mirt__muon_leaves(&o, &v) != cases[i].left;
+    }
+    ok(wrong == 0, "Muon leaves weights to AdamW by rank and name: %d of %d are wrong", wrong, MIRT__COUNT(cases));
 }
 
 /* Keras looks for the words in a weight's own name: of a layer named "bias_head" the kernel decays, too. */
@@ -655,6 +737,30 @@ static void check_bad_ones(void) {
     o.beta_2 = 0.5f;
     o.amsgrad = true;
     check_bad(s, o, "amsgrad is for Adam");
+    o = mirt_muon(1e-3f);
+    o.muon_b = (float)NAN;
+    check_bad(s, o, "muon's muon_b is nan; it must be finite");
+    o.muon_b = -1;
+    o.momentum = 1;
+    check_bad(s, o, "muon's momentum is 1; it must be in [0, 1)");
+    o.momentum = 0;
+    o.beta_1 = 1;
+    check_bad(s, o, "muon's adam_beta_1 is 1; it must be in [0, 1)");
+    o.beta_1 = 0;
+    o.rms_rate = -1;
+    check_bad(s, o, "muon's rms_rate is -1; it must be finite and not negative");
+    o.rms_rate = 0;
+    o.ns_steps = -1;
+    check_bad(s, o, "ns_steps is -1; it must not be negative");
+    o.ns_steps = 0;
+    o.exclude_layers = "\xff";
+    check_bad(s, o, "exclude_layers is not valid UTF-8");
+    o = mirt_lamb(1e-3f);
+    o.exclude_layers = "dense";
+    check_bad(s, o, "lamb has no option exclude_layers");
+    o.exclude_layers = NULL;
+    o.ns_steps = 5;
+    check_bad(s, o, "lamb has no option ns_steps");
     o = mirt_adam(1e-3f);
     o.decay = mirt_cosine_decay(1e-3f, 0, 0);
     check_bad(s, o, "CosineDecay takes 0 steps");
@@ -727,6 +833,7 @@ int main(void) {
     const mirt__kernels *const *table = mirt__kernel_tables(&tables);
     for (int t = 0; t < tables; t++) {
         for (int i = 0; i < MIRT__COUNT(golden_updates); i++) check_update(&golden_updates[i], table[t]->name);
+        for (int i = 0; i < MIRT__COUNT(golden_matrices); i++) check_matrix(&golden_matrices[i], table[t]->name);
         check_clipping(table[t]->name);
         check_rate_of_0(table[t]->name);
     }
@@ -744,6 +851,7 @@ int main(void) {
     check_averages();
     check_bad_ones();
     check_zero_norms();
+    check_left_weights();
     check_excluded_names();
     check_loss_scale();
     return done_testing();

@@ -18,6 +18,7 @@ typedef enum program {
     ACCUMULATED,
     LARGE,
     LAMB,
+    MUON,
     PROGRAMS
 } program;
 static const char *const program_names[] = {"MNIST",
@@ -28,7 +29,8 @@ static const char *const program_names[] = {"MNIST",
                                             "averages of weights",
                                             "accumulation",
                                             "several buckets",
-                                            "norms of whole weights"};
+                                            "norms of whole weights",
+                                            "products of whole weights"};
 
 /* More than 1 MB of gradients, so that there are two buckets. */
 static mirt_model *large_model(mirt_strategy *s) {
@@ -58,6 +60,7 @@ static mirt_model *model_of(mirt_strategy *s, program p) {
     if (p == NORMS || p == SYNCHRONIZED) return image_norm_model(s, p == SYNCHRONIZED);
     if (p == LARGE) return large_model(s);
     if (p == LAMB) o = mirt_lamb(0.02f);
+    if (p == MUON) o = mirt_muon(0.02f);
     if (p == CLIPPED) o.global_clipnorm = 0.05f;
     if (p == AVERAGES) o.use_ema = true;
     return image_model(s, o, 0.2f);

@@ -91,7 +91,8 @@ MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rat
     X(MIRT_ADADELTA, adadelta, adadelta) \
     X(MIRT_SCHEDULE_FREE_ADAMW, schedule_free_adamw, schedule_free) \
     X(MIRT_FTRL, ftrl, ftrl) \
-    X(MIRT_LAMB, lamb, adam)
+    X(MIRT_LAMB, lamb, adam) \
+    X(MIRT_MUON, muon, sgd)
 #define MIRT__OPTIMIZER_VALUE(kind, name, kernel) kind,
 typedef enum mirt_optimizer_kind {
     MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_VALUE) MIRT__OPTIMIZER_COUNT
@@ -126,6 +127,15 @@ typedef struct mirt_optimizer {
     float initial_accumulator_value; /* Adagrad, Ftrl */
     int64_t warmup_steps;            /* ScheduleFreeAdamW: the first steps, over which the rate rises */
     float l1_regularization_strength, l2_regularization_strength, l2_shrinkage_regularization_strength, beta; /* Ftrl */
+    /* Muon; its beta_1 and beta_2 are Keras's adam_beta_1 and adam_beta_2 */
+    float adam_weight_decay;       /* of weights that AdamW updates, */
+    float adam_lr_ratio;           /* and their rate, by the others' */
+    float muon_a, muon_b, muon_c;  /* a step of its iteration, of which it takes ns_steps */
+    float rms_rate;                /* times the root of a weight's longer side: what the rate is multiplied by; 0: 1 */
+    int ns_steps;
+    bool exclude_embeddings;       /* weights whose names contain "embedding", in any case, are AdamW's, */
+    const char *exclude_layers;    /* and those whose names, with those of layers, contain one of these words, separated
+                                      by commas; copied by mirt_compile. In Keras they are regular expressions */
 } mirt_optimizer;
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -156,6 +166,11 @@ MIRT_API mirt_optimizer mirt_ftrl(float learning_rate);
 /* Keras Lamb, for large batches: Adam's step of each weight, made as long as the weight's norm times the rate: beta_1
    0.9, beta_2 0.999, epsilon 1e-7. You et al. 2020. */
 MIRT_API mirt_optimizer mirt_lamb(float learning_rate);
+/* Keras Muon: momentum of matrices, whose singular values are made about 1 by five products each (Newton-Schulz); other
+   weights, and embeddings, as by AdamW. beta_1 0.9, beta_2 0.999, epsilon 1e-7, weight_decay and adam_weight_decay
+   0.004, momentum 0.95 with nesterov, ns_steps 5, rms_rate 0.2; exclude_layers should name the last layer. Jordan et
+   al. 2024, Liu et al. 2025. */
+MIRT_API mirt_optimizer mirt_muon(float learning_rate);
 
 /* With use_ema: replaces the weights by their averages, on every device. mirt_fit calls it at its end; custom loops
    call it themselves. Does nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without

@@ -78,9 +78,11 @@ static bool mirt__pieces_create(const mirt_model *model, const mirt_optimizer *o
 
 /* The model's own copy of what the optimizer only points to. */
 static bool mirt__optimizer_own(mirt_model *model, mirt_optimizer *optimizer) {
-    if (!optimizer->exclude_from_weight_decay) return true;
-    return (optimizer->exclude_from_weight_decay =
-                mirt__pool_strdup(&model->graph.pool, optimizer->exclude_from_weight_decay)) != NULL;
+    const char **text[] = {&optimizer->exclude_from_weight_decay, &optimizer->exclude_layers};
+    for (int i = 0; i < MIRT__COUNT(text); i++) {
+        if (*text[i] && !(*text[i] = mirt__pool_strdup(&model->graph.pool, *text[i]))) return false;
+    }
+    return true;
 }
 
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {

@@ -113,8 +113,13 @@ typedef struct mirt__whole {
     const mirt__kernels *kernels;
     const mirt__where *where;
     mirt__real *sum;          /* the block of the gradients' sum, part[0] of `update` */
+    char *room;               /* memory for the direction alone, */
+    size_t taken;             /* of which it has taken so many bytes */
+    int64_t step;             /* from 1 */
     double rate;
     mirt__update *update;     /* of the weight alone */
+    bool dry, measures;       /* only counts `taken` and `scratch`; runs kernels that need room, for a backend that */
+    size_t scratch;           /* measures it. Of a thread */
 } mirt__whole;
 /* An optimizer's row: slots are blocks as large as the weights. */
 typedef struct mirt__optimizer_class {
@@ -127,7 +132,7 @@ typedef struct mirt__optimizer_class {
     void (*numbers)(const mirt_optimizer *optimizer, int64_t step, double rate, mirt__update *update);
     /* Of an optimizer that looks at whole weights; NULL: it updates each number by itself. Puts the direction in which
        the weight goes in place of its gradient, and makes `update` what takes it there. */
-    void (*direction)(const mirt__whole *whole);
+    void (*direction)(mirt__whole *whole);
 } mirt__optimizer_class;
 
 /* A loss's row. */
@@ -407,6 +412,10 @@ MIRT__LIB bool mirt__optimizer_norms(const mirt_optimizer *optimizer);
 MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *optimizer);
 /* Whether it looks at whole weights, with the whole sums of their gradients: a device then updates whole weights. */
 MIRT__LIB bool mirt__optimizer_whole(const mirt_optimizer *optimizer);
+/* The numbers of Adam, of which `update` has all others. */
+MIRT__LIB void mirt__adam_numbers(const mirt_optimizer *optimizer, int64_t step, double rate, mirt__update *update);
+/* Muon: whether the weight is updated as by AdamW. */
+MIRT__LIB bool mirt__muon_leaves(const mirt_optimizer *optimizer, const mirt__variable *variable);
 /* Fills kind, slots (blocks of optimizer state) and numbers of `update` for the model's next step at this rate. */
 MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slots, double rate, mirt__update *update);
 /* With use_ema, after the first step: exchanges the trained weights and their averages, unless it is done already. */
@@ -419,7 +428,8 @@ MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__var
                                         double rate, mirt__update *update);
 
 /* --- directions.c: a column of the optimizers' rows --- */
-MIRT__LIB void mirt__lamb_direction(const mirt__whole *whole);
+MIRT__LIB void mirt__lamb_direction(mirt__whole *whole);
+MIRT__LIB void mirt__muon_direction(mirt__whole *whole);
 
 /* --- losses.c --- */
 /* NULL when there is no such loss. */

@@ -27,6 +27,20 @@ MIRT_API mirt_optimizer mirt_adamax(float learning_rate) {
 
 MIRT_API mirt_optimizer mirt_lamb(float learning_rate) { return mirt__optimizer_averaging(MIRT_LAMB, learning_rate); }
 
+MIRT_API mirt_optimizer mirt_muon(float learning_rate) {
+    mirt_optimizer o = mirt__optimizer_averaging(MIRT_MUON, learning_rate);
+    o.weight_decay = o.adam_weight_decay = 0.004f;
+    o.muon_a = 3.4445f;
+    o.muon_b = -4.775f;
+    o.muon_c = 2.0315f;
+    o.adam_lr_ratio = 1;
+    o.momentum = 0.95f;
+    o.ns_steps = 5;
+    o.nesterov = o.exclude_embeddings = true;
+    o.rms_rate = 0.2f;
+    return o;
+}
+
 MIRT_API mirt_optimizer mirt_adamw(float learning_rate) {
     mirt_optimizer o = mirt__optimizer_averaging(MIRT_ADAMW, learning_rate);
     o.weight_decay = 0.004f;
@@ -94,7 +108,7 @@ MIRT__LIB double mirt__as_written(float x) {
 /* Powers of the float32 numbers, as in Keras. */
 static double mirt__bias_correction(float beta, int64_t step) { return 1 - pow((double)beta, (double)step); }
 
-static void mirt__adam_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+MIRT__LIB void mirt__adam_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
     update->learning_rate =
         (float)(rate * (sqrt(mirt__bias_correction(o->beta_2, step)) / mirt__bias_correction(o->beta_1, step)));
 }
@@ -172,6 +186,11 @@ static void mirt__lamb_numbers(const mirt_optimizer *o, int64_t step, double rat
     mirt__adam_numbers(o, step, 1, update);
 }
 
+static void mirt__muon_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+    (void)o, (void)step, (void)rate;
+    update->learning_rate = -1; /* SGD's velocity then is Muon's momentum */
+}
+
 /* >>all optimizers */
 
 static const mirt__field mirt__adam_fields[] = {MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_1),
@@ -198,8 +217,23 @@ static const mirt__field mirt__ftrl_fields[] = {
     MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l2_shrinkage_regularization_strength),
     MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta)};
 
+static const mirt__field mirt__muon_fields[] = {
+    {"adam_beta_1", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_1), false},
+    {"adam_beta_2", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_2), false},
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, adam_weight_decay),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, muon_a), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, muon_b),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, muon_c), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, adam_lr_ratio),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, momentum), MIRT__OWN_FIELD(mirt_optimizer, INT, ns_steps),
+    MIRT__OWN_FIELD(mirt_optimizer, BOOL, nesterov), MIRT__OWN_FIELD(mirt_optimizer, BOOL, exclude_embeddings),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, rms_rate), MIRT__OPTIONAL_FIELD(mirt_optimizer, TEXT, exclude_layers)};
+
 /* Options of one optimizer alone. */
 static const mirt__field mirt__special_fields[] = {
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, adam_weight_decay), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, muon_a),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, muon_b), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, muon_c),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, adam_lr_ratio), MIRT__OWN_FIELD(mirt_optimizer, INT, ns_steps),
+    MIRT__OWN_FIELD(mirt_optimizer, BOOL, exclude_embeddings), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, rms_rate),
+    MIRT__OPTIONAL_FIELD(mirt_optimizer, TEXT, exclude_layers),
     MIRT__OWN_FIELD(mirt_optimizer, INT64, warmup_steps), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta),
     MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l1_regularization_strength),
     MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l2_regularization_strength),
@@ -227,7 +261,8 @@ static const mirt__optimizer_class mirt__optimizer_table[] = {
      mirt__schedule_free_numbers, NULL},
     {"ftrl", mirt_ftrl, MIRT__FIELDS(mirt__ftrl_fields),
      {{"accumulator", MIRT__SLOT_ACCUMULATOR}, {"linear", MIRT__SLOT_ZEROS}}, mirt__ftrl_numbers, NULL},
-    {"lamb", mirt_lamb, MIRT__FIELDS(mirt__adam_fields), {MIRT__MOMENTS}, mirt__lamb_numbers, mirt__lamb_direction}};
+    {"lamb", mirt_lamb, MIRT__FIELDS(mirt__adam_fields), {MIRT__MOMENTS}, mirt__lamb_numbers, mirt__lamb_direction},
+    {"muon", mirt_muon, MIRT__FIELDS(mirt__muon_fields), {MIRT__MOMENTS}, mirt__muon_numbers, mirt__muon_direction}};
 #undef MIRT__LION_FIELDS
 #undef MIRT__MOMENTS
 #undef MIRT__AMSGRAD
@@ -274,6 +309,9 @@ MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *o) {
         any = true;
     }
     if (!any) return;
+    filled.nesterov = o->nesterov || keras.nesterov;
+    filled.exclude_embeddings = o->exclude_embeddings || keras.exclude_embeddings;
+    if (!o->ns_steps) filled.ns_steps = keras.ns_steps;
     *o = filled;
     if (o->weight_decay == 0) o->weight_decay = keras.weight_decay;
     if (o->learning_rate == 0 && !o->schedule && !o->decay.kind) o->learning_rate = keras.learning_rate;
@@ -333,6 +371,12 @@ static bool mirt__optimizer_has(const mirt__optimizer_class *cls, const mirt__fi
     return false;
 }
 
+/* Whether the option at this offset may be negative. */
+static bool mirt__option_negative(size_t at) {
+    return at == offsetof(mirt_optimizer, muon_a) || at == offsetof(mirt_optimizer, muon_b) ||
+           at == offsetof(mirt_optimizer, muon_c);
+}
+
 /* The numbers of the optimizer's own fields, and those that only other optimizers have. */
 static mirt_status mirt__optimizer_own_check(const mirt_optimizer *o) {
     const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
@@ -344,11 +388,17 @@ static mirt_status mirt__optimizer_own_check(const mirt_optimizer *o) {
         const bool share = beta_1 || field->offset == offsetof(mirt_optimizer, beta_2) ||
                            field->offset == offsetof(mirt_optimizer, rho) ||
                            field->offset == offsetof(mirt_optimizer, momentum);
+        const bool negative = mirt__option_negative(field->offset);
         const bool positive = beta_1 && (o->kind == MIRT_LION || o->kind == MIRT_SCHEDULE_FREE_ADAMW);
-        if (mirt__is_rate((double)value) && !(share && value >= 1) && !(positive && value == 0)) continue;
+        const char *range = positive   ? "in (0, 1)"
+                            : share    ? "in [0, 1)"
+                            : negative ? "finite"
+                                       : "finite and not negative";
+        if (mirt__is_rate(negative ? fabs((double)value) : (double)value) && !(share && value >= 1) &&
+            !(positive && value == 0))
+            continue;
         return mirt__fail(MIRT_E_INVALID, "%s's %s is %g; it must be %s; start from mirt_%s", cls->name, field->name,
-                          (double)value, positive ? "in (0, 1)" : share ? "in [0, 1)" : "finite and not negative",
-                          cls->name);
+                          (double)value, range, cls->name);
     }
     for (int i = 0; i < MIRT__COUNT(mirt__special_fields); i++) {
         const mirt__field *field = &mirt__special_fields[i];
@@ -369,6 +419,7 @@ static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
     }
     if (o->warmup_steps < 0)
         return mirt__fail(MIRT_E_INVALID, "warmup_steps is %lld; it must not be negative", (long long)o->warmup_steps);
+    if (o->ns_steps < 0) return mirt__fail(MIRT_E_INVALID, "ns_steps is %d; it must not be negative", o->ns_steps);
     if (clips > 1)
         return mirt__fail(MIRT_E_INVALID, "at most one of clipnorm, global_clipnorm and clipvalue can be set");
     if (o->use_ema && !(o->ema_momentum < 1))
@@ -385,6 +436,8 @@ static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
         !mirt__utf8_valid(o->exclude_from_weight_decay, strlen(o->exclude_from_weight_decay))) {
         return mirt__fail(MIRT_E_INVALID, "exclude_from_weight_decay is not valid UTF-8");
     }
+    if (o->exclude_layers && !mirt__utf8_valid(o->exclude_layers, strlen(o->exclude_layers)))
+        return mirt__fail(MIRT_E_INVALID, "exclude_layers is not valid UTF-8");
     return MIRT_OK;
 }
 
@@ -416,17 +469,32 @@ MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *o) {
            (o->weight_decay > 0 && o->exclude_from_weight_decay && *o->exclude_from_weight_decay);
 }
 
-/* Excluded names are searched in the weight's own name, without names of layers, as in Keras. */
-static bool mirt__decays(const mirt_optimizer *o, const char *path) {
-    const char *list = o->exclude_from_weight_decay, *last = strrchr(path, '/'), *name = last ? last + 1 : path;
+/* Whether the text contains one of the words of a list. */
+static bool mirt__has_word(const char *text, const char *list) {
     while (list && *list) {
         const size_t size = strcspn(list, ",");
-        for (const char *at = name; size && *at; at++) {
-            if (strncmp(at, list, size) == 0) return false;
+        for (const char *at = text; size && *at; at++) {
+            if (strncmp(at, list, size) == 0) return true;
         }
         list += size + (list[size] != 0);
     }
-    return true;
+    return false;
+}
+
+/* Excluded names are searched in the weight's own name, without names of layers, as in Keras. */
+static bool mirt__decays(const mirt_optimizer *o, const char *path) {
+    const char *last = strrchr(path, '/');
+    return !mirt__has_word(last ? last + 1 : path, o->exclude_from_weight_decay);
+}
+
+MIRT__LIB bool mirt__muon_leaves(const mirt_optimizer *o, const mirt__variable *v) {
+    bool embeds = false;
+    for (const char *at = v->name; o->exclude_embeddings && *at && !embeds; at++) {
+        const char *word = "embedding";
+        while (*word && (at[word - "embedding"] | 0x20) == *word) word++;
+        embeds = !*word;
+    }
+    return v->shape.rank != 2 || embeds || mirt__has_word(v->name, o->exclude_layers);
 }
 
 /* As in Keras, a NaN norm makes the gradient NaN; an infinite one makes its infinite elements NaN and the rest 0. */
@@ -450,7 +518,9 @@ MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__var
         u->scale = mirt__clip_scale(squares, o->clipnorm);
         u->shaped = u->scale != 1.0f;
     }
-    u->decay = mirt__decays(o, v->name) ? (float)(mirt__as_written(o->weight_decay) * rate) : 0;
+    const bool adam = o->kind == MIRT_MUON && mirt__muon_leaves(o, v);
+    const double decay = mirt__as_written(adam ? o->adam_weight_decay : o->weight_decay);
+    u->decay = mirt__decays(o, v->name) ? (float)(decay * rate) : 0;
 }
 
 MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slots, double rate, mirt__update *update) {

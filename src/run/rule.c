@@ -45,20 +45,74 @@ static void mirt__rule_prepare(void *user, int device, char *const *slot, int64_
                          (size_t)(end - begin) * sizeof *u->average);
 }
 
-/* The variable's gradient becomes the direction of an optimizer that looks at whole weights. */
-static void mirt__rule_direct(const mirt_function *f, const mirt__variable *v, int device, mirt__update *u) {
+static mirt__whole mirt__rule_whole(const mirt_function *f, const mirt__variable *v, const mirt__bases *b,
+                                    mirt__update *u) {
     const mirt_strategy *s = f->model->strategy;
-    const mirt__where where = mirt__where_of(&f->step, device);
     mirt__whole whole;
+    memset(&whole, 0, sizeof whole);
     whole.optimizer = &f->model->config.optimizer;
     whole.variable = v;
     whole.backend = s->backend;
     whole.kernels = s->kernels;
-    whole.where = &where;
-    whole.sum = mirt__sum_at(&f->step, device);
+    whole.where = &b->where;
+    whole.room = b->arena; /* backward is done with it */
+    whole.step = f->model->step + 1;
     whole.rate = f->rate;
     whole.update = u;
+    return whole;
+}
+
+/* The variable's gradient becomes the direction of an optimizer that looks at whole weights. */
+static void mirt__rule_direct(const mirt_function *f, const mirt__variable *v, int device, mirt__update *u) {
+    mirt__bases b;
+    mirt__device_bases(&f->step, device, &b);
+    mirt__whole whole = mirt__rule_whole(f, v, &b, u);
+    whole.sum = mirt__sum_at(&f->step, device);
     mirt__optimizer_class_get(whole.optimizer->kind)->direction(&whole);
+}
+
+typedef struct mirt__rule_needs {
+    mirt_function *f;
+    bool measures;
+} mirt__rule_needs;
+
+/* The directions of all variables, which only say what they need; addresses are made up. */
+static void mirt__rule_dry(void *arg) {
+    const mirt__rule_needs *own = (const mirt__rule_needs *)arg;
+    const mirt_function *f = own->f;
+    mirt__layout *needs = &own->f->step.needs;
+    char *const beyond = (char *)((uintptr_t)1 << 40); /* NOLINT */
+    for (int i = 0; i < f->root->num_variables; i++) {
+        const mirt__variable *v = &f->root->variable[i];
+        mirt__update u;
+        mirt__bases b;
+        if (!mirt__is_trained(v)) continue;
+        memset(&u, 0, sizeof u);
+        memset(&b, 0, sizeof b);
+        b.where = mirt__where_of(&f->step, 0);
+        b.arena = beyond;
+        mirt__whole whole = mirt__rule_whole(f, v, &b, &u);
+        whole.sum = u.weight[0] = u.slot[0] = u.slot[1] = (mirt__real *)(void *)beyond;
+        whole.dry = true;
+        whole.measures = own->measures;
+        mirt__optimizer_class_get(whole.optimizer->kind)->direction(&whole);
+        if (!mirt__mul_size(whole.scratch, (size_t)f->model->strategy->threads, &whole.scratch))
+            whole.scratch = SIZE_MAX; /* which is refused where memory is reserved */
+        if (needs->arena < whole.taken) needs->arena = whole.taken;
+        if (needs->scratch < whole.scratch) needs->scratch = whole.scratch;
+    }
+}
+
+/* Memory for directions. */
+static void mirt__rule_room(mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__rule_needs own = {f, false};
+    mirt__kernel_room room;
+    memset(&room, 0, sizeof room);
+    mirt__rule_dry(&own);
+    own.measures = true;
+    s->backend->measure(s->device[0].handle, mirt__rule_dry, &own, &room);
+    if (f->step.needs.shared < room.shared) f->step.needs.shared = room.shared;
 }
 
 /* One variable at a time where each has its own numbers. */
@@ -119,6 +173,7 @@ MIRT__LIB void mirt__rule_set(mirt_function *f) {
     }
     rule->user = f;
     rule->norms = f->step.float16 || mirt__optimizer_norms(&f->model->config.optimizer);
+    if (f->step.num_ranges && mirt__optimizer_whole(&f->model->config.optimizer) && !rule->whole) mirt__rule_room(f);
     rule->whole = mirt__optimizer_whole(&f->model->config.optimizer);
     rule->piece = f->model->piece;
     rule->num_pieces = f->model->num_pieces;

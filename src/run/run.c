@@ -69,10 +69,10 @@ static mirt_status mirt__function_reserve(mirt_function *f, int64_t rows) {
     mirt__step *step = &f->step;
     step->rows = rows;
     step->there = false;
+    if (MIRT__TRAINS) mirt__rule_set(f);
     if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
     step->same = step->same && step->strategy->in_memory == f; /* reserving may have moved it */
     if (MIRT__TRAINS) mirt__step_take_memory(step);
-    if (MIRT__TRAINS) mirt__rule_set(f);
     step->failed = NULL;
     step->overlaps = step->reduced = f->overflow = false;
     f->guard = NULL;

@@ -187,7 +187,7 @@ def make_optimizer(o, schedule):
         o["learning_rate"] = make_schedule(schedule)
     kinds = {"adam": O.Adam, "adamw": O.AdamW, "sgd": O.SGD, "rmsprop": O.RMSprop}
     kinds.update(nadam=O.Nadam, adagrad=O.Adagrad, adamax=O.Adamax, lion=O.Lion, adadelta=O.Adadelta, ftrl=O.Ftrl)
-    kinds.update(lamb=O.Lamb)
+    kinds.update(lamb=O.Lamb, muon=O.Muon)
     optimizer = kinds[kind](**o)
     if excluded:
         optimizer.exclude_from_weight_decay(var_names=excluded)

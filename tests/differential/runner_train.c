@@ -137,14 +137,16 @@ static mirt_optimizer make_optimizer(const spec *s) {
                        : strcmp(kind, "adadelta") == 0 ? mirt_adadelta(rate)
                        : strcmp(kind, "ftrl") == 0    ? mirt_ftrl(rate)
                        : strcmp(kind, "lamb") == 0    ? mirt_lamb(rate)
+                       : strcmp(kind, "muon") == 0    ? mirt_muon(rate)
                                                       : mirt_sgd(rate, 0, false);
     o.beta_1 = get_float(it, "beta_1", o.beta_1);
     o.beta_2 = get_float(it, "beta_2", o.beta_2);
     o.epsilon = get_float(it, "epsilon", o.epsilon);
     o.amsgrad = get_bool(it, "amsgrad", false);
     o.initial_accumulator_value = get_float(it, "initial_accumulator_value", o.initial_accumulator_value);
-    o.momentum = get_float(it, "momentum", 0);
-    o.nesterov = get_bool(it, "nesterov", false);
+    o.momentum = get_float(it, "momentum", o.momentum);
+    o.nesterov = get_bool(it, "nesterov", o.nesterov);
+    o.ns_steps = get_int(it, "ns_steps", o.ns_steps);
     o.rho = get_float(it, "rho", o.rho);
     o.centered = get_bool(it, "centered", false);
     o.beta = get_float(it, "beta", o.beta);

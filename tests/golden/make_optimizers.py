@@ -27,6 +27,13 @@ typedef struct golden_update {
     const double *weight, *slot, *finished;
 } golden_update;
 
+/* A matrix after one step: it began as golden_uniform(2), and its gradient was golden_uniform(3). */
+typedef struct golden_matrix {
+    const char *name;
+    int rows, columns;
+    const double *weight;
+} golden_matrix;
+
 /* Rates at steps SCHEDULE_STEP[]. */
 typedef struct golden_schedule {
     const char *name;
@@ -98,8 +105,30 @@ UPDATES = {
     "lamb clipnorm ema": lambda: opt.Lamb(
         0.01, beta_1=0.75, epsilon=0.125, weight_decay=0.125, clipnorm=1.5, use_ema=True
     ),
+    "muon": lambda: opt.Muon(0.01),
+    "muon clipnorm ema": lambda: opt.Muon(
+        0.01,
+        adam_beta_1=0.75,
+        adam_weight_decay=0.25,
+        weight_decay=0.125,
+        adam_lr_ratio=0.5,
+        muon_a=3.0,
+        muon_b=-4.0,
+        muon_c=1.75,
+        momentum=0.75,
+        ns_steps=3,
+        nesterov=False,
+        rms_rate=0.5,
+        clipnorm=1.5,
+        use_ema=True,
+    ),
+    "muon excluded": lambda: opt.Muon(0.01, exclude_layers=["kern"], weight_decay=0.5),
 }
 text = [HEAD % (tf.__version__, keras.__version__)]
+
+
+def is_muon(name):
+    return name.split()[0] == "muon"
 
 
 def update(number, name):
@@ -122,6 +151,9 @@ def update(number, name):
     ):
         if len(v.shape):  # not Nadam's product of momentums, which the library computes from the step
             kinds.setdefault(v.name.split("_", 1)[1], []).append(v)
+    # Of matrices Muon has no velocities.
+    if is_muon(name) and len(kinds["velocity"]) == 1:
+        kinds["velocity"].insert(0, keras.Variable(np.zeros((3, 2))))
     # Keras makes the averages first; the library keeps them last.
     names = sorted(kinds, key=lambda n: n == "average")
     slots = "NULL"
@@ -140,6 +172,26 @@ def update(number, name):
 
 rows = [update(i, name) for i, name in enumerate(UPDATES)]
 text.append("static const golden_update golden_updates[] = {\n%s\n};\n" % "\n".join(rows))
+
+# One step of matrices that begin as golden_uniform(2); their gradient is golden_uniform(3).
+SHAPES = [(1, 6), (6, 1), (4, 7), (7, 4), (5, 5), (19, 34)]
+
+
+def matrix(number, kind, make, shape):
+    optimizer, rows, columns = make(), *shape
+    weight = keras.Variable(uniform(2, shape).astype(f64), name="kernel")
+    optimizer.build([weight])
+    optimizer.apply([tf.constant(uniform(3, shape).astype(f64))])
+    text.append(c_array("double", f"matrix_{number}", np.ravel(weight.numpy()), "%.17g"))
+    return f'    {{"{kind}", {rows}, {columns}, matrix_{number}}},'
+
+
+MATRICES = {"muon": lambda: opt.Muon(0.25)}
+rows = [
+    matrix(i, kind, make, shape)
+    for i, (kind, make, shape) in enumerate((k, m, s) for k, m in MATRICES.items() for s in SHAPES)
+]
+text.append("static const golden_matrix golden_matrices[] = {\n%s\n};\n" % "\n".join(rows))
 
 STEPS = [0, 1, 2, 5, 9, 10, 11, 25, 50, 99, 101, 150, 299, 301, 555, 1000, 7777, 100001]
 SCHEDULES = {

@@ -256,7 +256,8 @@ struct Update {
 static void update_make(Update *u, int number) {
     static const mirt_optimizer_kind kinds[] = {MIRT_SGD,      MIRT_ADAM, MIRT_RMSPROP,  MIRT_NADAM,
                                                 MIRT_ADAGRAD,  MIRT_ADAMAX, MIRT_LION,   MIRT_ADADELTA,
-                                                MIRT_SCHEDULE_FREE_ADAMW, MIRT_FTRL, MIRT_LAMB};
+                                                MIRT_SCHEDULE_FREE_ADAMW, MIRT_FTRL, MIRT_LAMB,
+                                                MIRT_MUON};
     static const int tree[6][2] = {{0, 1}, {2, 3}, {0, 2}, {4, 5}, {4, 6}, {0, 4}};
     mirt__update *c = &u->cpu;
     memset(c, 0, sizeof *c);
