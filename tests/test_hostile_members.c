@@ -90,7 +90,7 @@ static mirt_model *compiled(int index) {
                                          mirt_rmsprop(0.1f),         mirt_nadam(0.1f),   mirt_adagrad(0.1f),
                                          mirt_adamax(0.1f),          mirt_lion(0.1f),    mirt_adadelta(0.1f),
                                          mirt_schedule_free_adamw(0.1f), mirt_ftrl(0.1f), mirt_lamb(0.1f),
-                                         mirt_muon(0.1f)};
+                                         mirt_muon(0.1f), mirt_adafactor(0.1f)};
     mirt_compile_desc desc;
     mirt_tensor *out[2];
     memset(&desc, 0, sizeof desc);

@@ -89,7 +89,9 @@ static void check_optimizers(void) {
                                   mirt_lamb(0.05f),
                                   mirt_lamb(0.05f),
                                   mirt_muon(0.02f),
-                                  mirt_muon(0.02f)};
+                                  mirt_muon(0.02f),
+                                  mirt_adafactor(0.05f),
+                                  mirt_adafactor(0.05f)};
     optimizer[4].global_clipnorm = 0.5f;
     optimizer[5].clipnorm = 0.25f;
     optimizer[5].exclude_from_weight_decay = "bias";
@@ -110,6 +112,9 @@ static void check_optimizers(void) {
     optimizer[19].global_clipnorm = 0.5f;
     optimizer[19].use_ema = true;
     optimizer[19].exclude_layers = "dense";
+    optimizer[21].clipvalue = 0.01f;
+    optimizer[21].weight_decay = 0.1f;
+    optimizer[21].use_ema = true;
     for (int i = 0; i < MIRT__COUNT(optimizer); i++) {
         char want[MIRT__SHA256_HEX];
         bool agree;

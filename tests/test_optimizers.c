@@ -46,6 +46,13 @@ static mirt_optimizer optimizer_named(const char *name) {
         o.beta_1 = 0.75f;
         o.epsilon = 0.125f;
     }
+    if (o.kind == MIRT_ADAFACTOR) o.learning_rate = 0.25f;
+    if (strcmp(name, "adafactor clipnorm ema") == 0) {
+        o.beta_2_decay = -0.5f;
+        o.epsilon = 0.125f;
+        o.epsilon_2 = 0.5f;
+        o.clip_threshold = 0.25f;
+    }
     if (strcmp(name, "muon excluded") == 0) o.exclude_layers = "none of these,kern";
     if (strcmp(name, "muon clipnorm ema") == 0) {
         o.beta_1 = o.momentum = 0.75f;
@@ -235,6 +242,10 @@ static void check_constructors(void) {
            muon.momentum == 0.95f && muon.ns_steps == 5 && muon.nesterov && muon.exclude_embeddings &&
            muon.rms_rate == 0.2f && !muon.exclude_layers,
        "mirt_muon");
+    const mirt_optimizer adafactor = mirt_adafactor(0.5f);
+    ok(adafactor.kind == MIRT_ADAFACTOR && adafactor.learning_rate == 0.5f && adafactor.beta_2_decay == -0.8f &&
+           adafactor.epsilon == 1e-30f && adafactor.epsilon_2 == 1e-3f && adafactor.clip_threshold == 1,
+       "mirt_adafactor");
 }
 
 /* Nadam's numbers are functions of the step; Keras multiplies the momentums up step by step. */
@@ -304,34 +315,46 @@ static void check_matrix(const golden_matrix *c, const char *cpu) {
     double off = 0;
     mirt_dense_desc d;
     mirt_compile_desc how;
-    const int count = c->rows * c->columns;
+    const int count = c->taps * c->rows * c->columns;
+    const char *name = c->taps > 1 ? "conv2d/kernel" : "dense/kernel";
+    mirt_conv2d_desc conv;
+    mirt_shape in = MIRT_SHAPE(1, c->rows), out = MIRT_SHAPE(1, c->columns);
     float *weight = (float *)calloc((size_t)count, sizeof *weight);
     memset(&d, 0, sizeof d);
     memset(&how, 0, sizeof how);
+    memset(&conv, 0, sizeof conv);
     setenv("MIRT_CPU", cpu, 1);
     mirt_strategy *s = strategy_of(1, 1, 1);
     mirt_model *m = mirt_model_create(s, "matrix");
-    d.units = c->columns;
-    d.no_bias = true;
-    mirt_model_output(m, mirt_dense(mirt_input(m, MIRT_SHAPE(c->rows)), &d));
+    d.units = conv.filters = c->columns;
+    d.no_bias = conv.no_bias = true;
+    conv.kernel[0] = c->taps;
+    conv.kernel[1] = 1;
+    if (c->taps > 1) {
+        in = MIRT_SHAPE(1, c->taps, 1, c->rows);
+        out = MIRT_SHAPE(1, 1, 1, c->columns);
+        mirt_model_output(m, mirt_conv2d(mirt_input(m, MIRT_SHAPE(c->taps, 1, c->rows)), &conv));
+    } else {
+        mirt_model_output(m, mirt_dense(mirt_input(m, MIRT_SHAPE(c->rows)), &d));
+    }
     how.loss = MIRT_MEAN_SQUARED_ERROR;
     for (int kind = 0; kind < MIRT__OPTIMIZER_COUNT; kind++) {
         if (strcmp(listed(kind)->name, c->name) == 0) how.optimizer = listed(kind)->keras(0.25f);
     }
     for (int i = 0; i < count; i++) weight[i] = golden_uniform(2, (uint32_t)i);
     bool good = mirt_compile(m, &how) == MIRT_OK &&
-                mirt_set_weight(m, "dense/kernel", weight, (size_t)count) == MIRT_OK &&
-                mirt_scatter(m, mirt_make_array(zeros, MIRT_FLOAT32, MIRT_SHAPE(1, c->rows)),
-                             mirt_make_array(zeros, MIRT_FLOAT32, MIRT_SHAPE(1, c->columns))) == MIRT_OK &&
+                mirt_set_weight(m, name, weight, (size_t)count) == MIRT_OK &&
+                mirt_scatter(m, mirt_make_array(zeros, MIRT_FLOAT32, in),
+                             mirt_make_array(zeros, MIRT_FLOAT32, out)) == MIRT_OK &&
                 mirt_grad(m, NULL) == MIRT_OK;
     float *g = good ? mirt__gradient_at(&m->trainer->function[MIRT__TRAIN]->step, 0, 0) : NULL;
     for (int i = 0; good && i < count; i++)
         g[m->variable[0].offset / sizeof(float) + (size_t)i] = golden_uniform(3, (uint32_t)i);
     good = good && mirt_all_reduce(m) == MIRT_OK && mirt_apply(m) == MIRT_OK &&
-           mirt_get_weight(m, "dense/kernel", 0, weight, (size_t)count) == MIRT_OK;
+           mirt_get_weight(m, name, 0, weight, (size_t)count) == MIRT_OK;
     for (int i = 0; good && i < count; i++) off = worse(off, fabs((double)weight[i] - c->weight[i]));
-    ok(good && off < 2e-6, "%s, %s: one step of a %d x %d matrix is off by %.1e%s%s", c->name, cpu, c->rows, c->columns,
-       off, good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(good && off < 2e-6, "%s, %s: one step of a %d x %d x %d weight is off by %.1e%s%s", c->name, cpu, c->taps,
+       c->rows, c->columns, off, good ? "" : ": ", good ? "" : mirt_last_error());
     free(weight);
     mirt_strategy_destroy(s);
     unsetenv("MIRT_CPU");
@@ -761,6 +784,15 @@ static void check_bad_ones(void) {
     o.exclude_layers = NULL;
     o.ns_steps = 5;
     check_bad(s, o, "lamb has no option ns_steps");
+    o = mirt_adafactor(1e-3f);
+    o.epsilon = -1;
+    check_bad(s, o, "adafactor's epsilon_1 is -1; it must be finite and not negative");
+    o.epsilon = 0;
+    o.beta_2_decay = (float)INFINITY;
+    check_bad(s, o, "adafactor's beta_2_decay is inf; it must be finite");
+    o = mirt_muon(1e-3f);
+    o.clip_threshold = 1;
+    check_bad(s, o, "muon has no option clip_threshold");
     o = mirt_adam(1e-3f);
     o.decay = mirt_cosine_decay(1e-3f, 0, 0);
     check_bad(s, o, "CosineDecay takes 0 steps");

@@ -19,6 +19,7 @@ typedef enum program {
     LARGE,
     LAMB,
     MUON,
+    ADAFACTOR,
     PROGRAMS
 } program;
 static const char *const program_names[] = {"MNIST",
@@ -30,7 +31,8 @@ static const char *const program_names[] = {"MNIST",
                                             "accumulation",
                                             "several buckets",
                                             "norms of whole weights",
-                                            "products of whole weights"};
+                                            "products of whole weights",
+                                            "means of rows and columns"};
 
 /* More than 1 MB of gradients, so that there are two buckets. */
 static mirt_model *large_model(mirt_strategy *s) {
@@ -61,6 +63,7 @@ static mirt_model *model_of(mirt_strategy *s, program p) {
     if (p == LARGE) return large_model(s);
     if (p == LAMB) o = mirt_lamb(0.02f);
     if (p == MUON) o = mirt_muon(0.02f);
+    if (p == ADAFACTOR) o = mirt_adafactor(0.02f);
     if (p == CLIPPED) o.global_clipnorm = 0.05f;
     if (p == AVERAGES) o.use_ema = true;
     return image_model(s, o, 0.2f);

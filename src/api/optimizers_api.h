@@ -92,7 +92,8 @@ MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rat
     X(MIRT_SCHEDULE_FREE_ADAMW, schedule_free_adamw, schedule_free) \
     X(MIRT_FTRL, ftrl, ftrl) \
     X(MIRT_LAMB, lamb, adam) \
-    X(MIRT_MUON, muon, sgd)
+    X(MIRT_MUON, muon, sgd) \
+    X(MIRT_ADAFACTOR, adafactor, sgd)
 #define MIRT__OPTIMIZER_VALUE(kind, name, kernel) kind,
 typedef enum mirt_optimizer_kind {
     MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_VALUE) MIRT__OPTIMIZER_COUNT
@@ -136,6 +137,9 @@ typedef struct mirt_optimizer {
     bool exclude_embeddings;       /* weights whose names contain "embedding", in any case, are AdamW's, */
     const char *exclude_layers;    /* and those whose names, with those of layers, contain one of these words, separated
                                       by commas; copied by mirt_compile. In Keras they are regular expressions */
+    float beta_2_decay;            /* Adafactor: step^beta_2_decay of each mean of squares is new; */
+    float epsilon_2;               /* the least root mean square that a weight counts as having; */
+    float clip_threshold;          /* the largest one of a direction */
 } mirt_optimizer;
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -171,6 +175,11 @@ MIRT_API mirt_optimizer mirt_lamb(float learning_rate);
    0.004, momentum 0.95 with nesterov, ns_steps 5, rms_rate 0.2; exclude_layers should name the last layer. Jordan et
    al. 2024, Liu et al. 2025. */
 MIRT_API mirt_optimizer mirt_muon(float learning_rate);
+/* Keras Adafactor: gradients divided by the roots of means of their squares, of matrices (the last two axes) by the
+   means of rows and columns alone, at a rate by the weight's root mean square, which falls at least as 1 / sqrt(step):
+   beta_2_decay -0.8, epsilon (Keras: epsilon_1) 1e-30, epsilon_2 1e-3, clip_threshold 1. Keras's relative_step changes
+   nothing there. Shazeer & Stern 2018. */
+MIRT_API mirt_optimizer mirt_adafactor(float learning_rate);
 
 /* With use_ema: replaces the weights by their averages, on every device. mirt_fit calls it at its end; custom loops
    call it themselves. Does nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without

@@ -58,16 +58,63 @@ static void mirt__whole_blend(const mirt__whole *w, mirt__real *to, double keeps
     if (!w->dry) w->kernels->update(&u, w->where);
 }
 
-static void mirt__whole_scale(const mirt__whole *w, mirt__real *x, double scale) {
+/* y = f(x) of as many numbers as the weight has. */
+static void mirt__whole_map(const mirt__whole *w, mirt__unary_kind kind, mirt__real *y, const mirt__real *x,
+                            double scale, double offset) {
     mirt__unary u;
     memset(&u, 0, sizeof u);
-    u.kind = MIRT__AFFINE;
+    u.kind = kind;
     u.x_dtype = u.y_dtype = MIRT_FLOAT32;
     u.count = w->variable->count;
     u.x = x;
-    u.y = x;
+    u.y = y;
     u.scale = (float)scale;
+    u.offset = (float)offset;
     if (!w->dry) w->kernels->unary(&u, w->where);
+}
+
+/* Three axes, of which the last is dense. */
+typedef struct mirt__whole_axes {
+    int64_t dim[3];
+} mirt__whole_axes;
+
+/* y[axes] = f(a, b), which repeat along axes of which bit i is set. */
+static void mirt__whole_pair(const mirt__whole *w, mirt__binary_kind kind, const mirt__whole_axes *axes, mirt__real *y,
+                             const mirt__real *a, unsigned a_repeats, const mirt__real *b, unsigned b_repeats) {
+    mirt__binary p;
+    int64_t a_step = 1, b_step = 1;
+    memset(&p, 0, sizeof p);
+    p.kind = kind;
+    p.rank = 3;
+    p.a_dtype = p.b_dtype = p.y_dtype = MIRT_FLOAT32;
+    p.a = a;
+    p.b = b;
+    p.y = y;
+    for (int i = 2; i >= 0; i--) {
+        p.dim[i] = axes->dim[i];
+        p.a_stride[i] = a_repeats >> i & 1 ? 0 : a_step;
+        p.b_stride[i] = b_repeats >> i & 1 ? 0 : b_step;
+        a_step *= a_repeats >> i & 1 ? 1 : axes->dim[i];
+        b_step *= b_repeats >> i & 1 ? 1 : axes->dim[i];
+    }
+    if (!w->dry) w->kernels->binary(&p, w->where);
+}
+
+/* y = the means of x[axes] over one of the axes. */
+static void mirt__whole_mean(mirt__whole *w, const mirt__whole_axes *axes, int over, mirt__real *y,
+                             const mirt__real *x) {
+    mirt__reduce r;
+    memset(&r, 0, sizeof r);
+    r.kind = MIRT__REDUCE_MEAN;
+    r.rank = 3;
+    r.axes = 1u << over;
+    memcpy(r.dim, axes->dim, sizeof axes->dim);
+    r.x = x;
+    r.x_dtype = MIRT_FLOAT32;
+    r.y = y;
+    const size_t scratch = mirt__reduce_scratch(&r);
+    if (w->scratch < scratch) w->scratch = scratch;
+    if (!w->dry || w->measures) w->kernels->reduce(&r, w->where);
 }
 
 /* The update's step takes the gradient's place, negative; no weight changes. */
@@ -152,8 +199,52 @@ MIRT__LIB void mirt__muon_direction(mirt__whole *w) {
     }
     mirt__whole_step(w); /* at a rate of -1: the momentum */
     mirt__real *x = w->sum + w->update->begin;
-    mirt__whole_scale(w, x, 1 / (sqrt(mirt__whole_squares(w, x)) + 1e-7));
+    mirt__whole_map(w, MIRT__AFFINE, x, x, 1 / (sqrt(mirt__whole_squares(w, x)) + 1e-7), 0);
     mirt__muon_iterate(w, x, rows, columns);
     const double longer = sqrt((double)(rows > columns ? rows : columns));
     mirt__whole_go(w, w->rate * (o->rms_rate > 0 ? longer * mirt__as_written(o->rms_rate) : 1));
+}
+
+/* `squares` of gradients become what they are divided by the root of: of matrices row x column, the means over columns
+   and rows, over the mean of both; `share` of each mean is new. */
+static void mirt__adafactor_factor(mirt__whole *w, mirt__real *row, mirt__real *column, mirt__real *squares,
+                                   double share) {
+    const mirt_shape *shape = &w->variable->shape;
+    mirt__whole_axes all = {{1, shape->dim[shape->rank - 2], shape->dim[shape->rank - 1]}};
+    for (int i = 0; i < shape->rank - 2; i++) all.dim[0] *= shape->dim[i];
+    const int64_t rows = all.dim[0] * all.dim[1], columns = all.dim[0] * all.dim[2];
+    const mirt__whole_axes rows_alone = {{all.dim[0], all.dim[1], 1}};
+    mirt__real *mean = mirt__whole_take(w, rows > columns ? rows : columns), *part = mirt__whole_take(w, rows);
+    mirt__whole_mean(w, &all, 2, mean, squares);
+    mirt__whole_blend(w, row, 1 - share, mean, share, rows);
+    mirt__whole_mean(w, &all, 1, mean, squares);
+    mirt__whole_blend(w, column, 1 - share, mean, share, columns);
+    mirt__whole_mean(w, &rows_alone, 1, mean, row);
+    mirt__whole_pair(w, MIRT__DIVIDE, &rows_alone, part, row, 0, mean, 1u << 1);
+    mirt__whole_pair(w, MIRT__MULTIPLY, &all, squares, part, 1u << 2, column, 1u << 1);
+}
+
+MIRT__LIB void mirt__adafactor_direction(mirt__whole *w) {
+    const mirt_optimizer *o = w->optimizer;
+    mirt__update *u = w->update;
+    const double count = (double)w->variable->count, least = 1 / sqrt((double)w->step),
+                 share = pow((double)w->step, mirt__as_written(o->beta_2_decay));
+    const mirt__whole_axes flat = {{1, 1, w->variable->count}};
+    mirt__real *g = w->sum + u->begin, *row = u->slot[0] + u->begin, *column = u->slot[1] + u->begin,
+               *squares = mirt__whole_take(w, w->variable->count), *divisor = squares;
+    memset(u->slot, 0, sizeof u->slot);
+    if (u->shaped) mirt__whole_step(w); /* at a rate of -1: the gradient, scaled and clipped */
+    mirt__whole_map(w, MIRT__SQUARE, squares, g, 0, 0);
+    mirt__whole_map(w, MIRT__AFFINE, squares, squares, 1, (double)o->epsilon);
+    if (w->variable->shape.rank < 2) {
+        mirt__whole_blend(w, row, 1 - share, squares, share, w->variable->count);
+        divisor = row;
+    } else {
+        mirt__adafactor_factor(w, row, column, squares, share);
+    }
+    mirt__whole_map(w, MIRT__SQRT, squares, divisor, 0, 0);
+    mirt__whole_pair(w, MIRT__DIVIDE, &flat, g, g, 0, squares, 0);
+    const double weight = mirt__whole_norm(w) / sqrt(count), lower = mirt__as_written(o->epsilon_2),
+                 over = sqrt(mirt__whole_squares(w, g) / count) / (double)o->clip_threshold;
+    mirt__whole_go(w, (weight > lower ? weight : lower) * (w->rate < least ? w->rate : least) / (over > 1 ? over : 1));
 }

@@ -430,6 +430,7 @@ MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__var
 /* --- directions.c: a column of the optimizers' rows --- */
 MIRT__LIB void mirt__lamb_direction(mirt__whole *whole);
 MIRT__LIB void mirt__muon_direction(mirt__whole *whole);
+MIRT__LIB void mirt__adafactor_direction(mirt__whole *whole);
 
 /* --- losses.c --- */
 /* NULL when there is no such loss. */

@@ -41,6 +41,15 @@ MIRT_API mirt_optimizer mirt_muon(float learning_rate) {
     return o;
 }
 
+MIRT_API mirt_optimizer mirt_adafactor(float learning_rate) {
+    mirt_optimizer o = mirt__optimizer_new(MIRT_ADAFACTOR, learning_rate);
+    o.beta_2_decay = -0.8f;
+    o.epsilon = 1e-30f;
+    o.epsilon_2 = 1e-3f;
+    o.clip_threshold = 1;
+    return o;
+}
+
 MIRT_API mirt_optimizer mirt_adamw(float learning_rate) {
     mirt_optimizer o = mirt__optimizer_averaging(MIRT_ADAMW, learning_rate);
     o.weight_decay = 0.004f;
@@ -186,9 +195,10 @@ static void mirt__lamb_numbers(const mirt_optimizer *o, int64_t step, double rat
     mirt__adam_numbers(o, step, 1, update);
 }
 
-static void mirt__muon_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+/* Steps of SGD's kernel that turn gradients into directions. */
+static void mirt__whole_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
     (void)o, (void)step, (void)rate;
-    update->learning_rate = -1; /* SGD's velocity then is Muon's momentum */
+    update->learning_rate = -1; /* a velocity then is Muon's momentum */
 }
 
 /* >>all optimizers */
@@ -227,8 +237,15 @@ static const mirt__field mirt__muon_fields[] = {
     MIRT__OWN_FIELD(mirt_optimizer, BOOL, nesterov), MIRT__OWN_FIELD(mirt_optimizer, BOOL, exclude_embeddings),
     MIRT__OWN_FIELD(mirt_optimizer, FLOAT, rms_rate), MIRT__OPTIONAL_FIELD(mirt_optimizer, TEXT, exclude_layers)};
 
+static const mirt__field mirt__adafactor_fields[] = {
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_2_decay),
+    {"epsilon_1", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, epsilon), false},
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon_2), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, clip_threshold)};
+
 /* Options of one optimizer alone. */
 static const mirt__field mirt__special_fields[] = {
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_2_decay), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon_2),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, clip_threshold),
     MIRT__OWN_FIELD(mirt_optimizer, FLOAT, adam_weight_decay), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, muon_a),
     MIRT__OWN_FIELD(mirt_optimizer, FLOAT, muon_b), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, muon_c),
     MIRT__OWN_FIELD(mirt_optimizer, FLOAT, adam_lr_ratio), MIRT__OWN_FIELD(mirt_optimizer, INT, ns_steps),
@@ -262,7 +279,9 @@ static const mirt__optimizer_class mirt__optimizer_table[] = {
     {"ftrl", mirt_ftrl, MIRT__FIELDS(mirt__ftrl_fields),
      {{"accumulator", MIRT__SLOT_ACCUMULATOR}, {"linear", MIRT__SLOT_ZEROS}}, mirt__ftrl_numbers, NULL},
     {"lamb", mirt_lamb, MIRT__FIELDS(mirt__adam_fields), {MIRT__MOMENTS}, mirt__lamb_numbers, mirt__lamb_direction},
-    {"muon", mirt_muon, MIRT__FIELDS(mirt__muon_fields), {MIRT__MOMENTS}, mirt__muon_numbers, mirt__muon_direction}};
+    {"muon", mirt_muon, MIRT__FIELDS(mirt__muon_fields), {MIRT__MOMENTS}, mirt__whole_numbers, mirt__muon_direction},
+    {"adafactor", mirt_adafactor, MIRT__FIELDS(mirt__adafactor_fields),
+     {{"row", MIRT__SLOT_ZEROS}, {"column", MIRT__SLOT_ZEROS}}, mirt__whole_numbers, mirt__adafactor_direction}};
 #undef MIRT__LION_FIELDS
 #undef MIRT__MOMENTS
 #undef MIRT__AMSGRAD
@@ -374,7 +393,7 @@ static bool mirt__optimizer_has(const mirt__optimizer_class *cls, const mirt__fi
 /* Whether the option at this offset may be negative. */
 static bool mirt__option_negative(size_t at) {
     return at == offsetof(mirt_optimizer, muon_a) || at == offsetof(mirt_optimizer, muon_b) ||
-           at == offsetof(mirt_optimizer, muon_c);
+           at == offsetof(mirt_optimizer, muon_c) || at == offsetof(mirt_optimizer, beta_2_decay);
 }
 
 /* The numbers of the optimizer's own fields, and those that only other optimizers have. */

@@ -180,6 +180,13 @@ def make_schedule(s, number=float):
     return S.CosineDecay(initial, steps, alpha=s["alpha"], **warm)
 
 
+class Muon(O.Muon):
+    """The rate of a schedule is float32, which Keras does not cast."""
+
+    def _muon_update_step(self, gradient, variable, lr, m):
+        super()._muon_update_step(gradient, variable, keras.ops.cast(lr, variable.dtype), m)
+
+
 def make_optimizer(o, schedule):
     o = {k: v for k, v in o.items() if v is not None}
     kind, excluded = o.pop("kind"), o.pop("exclude_from_weight_decay", None)
@@ -187,7 +194,7 @@ def make_optimizer(o, schedule):
         o["learning_rate"] = make_schedule(schedule)
     kinds = {"adam": O.Adam, "adamw": O.AdamW, "sgd": O.SGD, "rmsprop": O.RMSprop}
     kinds.update(nadam=O.Nadam, adagrad=O.Adagrad, adamax=O.Adamax, lion=O.Lion, adadelta=O.Adadelta, ftrl=O.Ftrl)
-    kinds.update(lamb=O.Lamb, muon=O.Muon)
+    kinds.update(lamb=O.Lamb, muon=Muon, adafactor=O.Adafactor)
     optimizer = kinds[kind](**o)
     if excluded:
         optimizer.exclude_from_weight_decay(var_names=excluded)

@@ -138,6 +138,7 @@ static mirt_optimizer make_optimizer(const spec *s) {
                        : strcmp(kind, "ftrl") == 0    ? mirt_ftrl(rate)
                        : strcmp(kind, "lamb") == 0    ? mirt_lamb(rate)
                        : strcmp(kind, "muon") == 0    ? mirt_muon(rate)
+                       : strcmp(kind, "adafactor") == 0 ? mirt_adafactor(rate)
                                                       : mirt_sgd(rate, 0, false);
     o.beta_1 = get_float(it, "beta_1", o.beta_1);
     o.beta_2 = get_float(it, "beta_2", o.beta_2);
@@ -148,6 +149,8 @@ static mirt_optimizer make_optimizer(const spec *s) {
     o.nesterov = get_bool(it, "nesterov", o.nesterov);
     o.ns_steps = get_int(it, "ns_steps", o.ns_steps);
     o.rho = get_float(it, "rho", o.rho);
+    o.clip_threshold = get_float(it, "clip_threshold", o.clip_threshold);
+    o.epsilon_2 = get_float(it, "epsilon_2", o.epsilon_2);
     o.centered = get_bool(it, "centered", false);
     o.beta = get_float(it, "beta", o.beta);
     o.l1_regularization_strength = get_float(it, "l1_regularization_strength", 0);

@@ -6,7 +6,7 @@ STEPS = 5
 
 
 def draw_optimizer(d):
-    rare = ["nadam", "adagrad", "adamax", "lion", "adadelta", "ftrl", "lamb", "muon"]
+    rare = ["nadam", "adagrad", "adamax", "lion", "adadelta", "ftrl", "lamb", "muon", "adafactor"]
     kind = d.pick(["adam", "adam", "adamw", "sgd", "sgd", "rmsprop"] + rare)
     o = {"kind": kind, "learning_rate": d.pick({"sgd": [0.1, 0.05, 0.02]}.get(kind, [0.02, 0.01, 0.003]))}
     if kind in ("adam", "adamw"):
@@ -28,6 +28,8 @@ def draw_optimizer(d):
     elif kind == "ftrl":
         o.update(initial_accumulator_value=d.pick([0.1, 1.0]), beta=d.pick([0.0, 0.5]))
         o.update(l2_regularization_strength=d.pick([0.0, 0.01]))  # next to L1's threshold only rounding is left
+    elif kind == "adafactor":
+        o.update(clip_threshold=d.pick([1.0, 0.5]), epsilon_2=d.pick([1e-3, 0.1]))
     elif kind == "muon":
         o.update(momentum=d.pick([0.95, 0.5]), nesterov=d.chance(0.5), ns_steps=d.pick([5, 3]))
     elif kind == "lion":

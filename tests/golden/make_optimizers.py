@@ -27,10 +27,11 @@ typedef struct golden_update {
     const double *weight, *slot, *finished;
 } golden_update;
 
-/* A matrix after one step: it began as golden_uniform(2), and its gradient was golden_uniform(3). */
+/* A matrix, or a convolution's kernel [taps, 1, rows, columns], after one step: it began as golden_uniform(2), and its
+   gradient was golden_uniform(3). */
 typedef struct golden_matrix {
     const char *name;
-    int rows, columns;
+    int taps, rows, columns;
     const double *weight;
 } golden_matrix;
 
@@ -122,9 +123,29 @@ UPDATES = {
         clipnorm=1.5,
         use_ema=True,
     ),
+    "adafactor": lambda: opt.Adafactor(0.25),
+    "adafactor clipnorm ema": lambda: opt.Adafactor(
+        0.25,
+        beta_2_decay=-0.5,
+        epsilon_1=0.125,
+        epsilon_2=0.5,
+        clip_threshold=0.25,
+        relative_step=False,
+        weight_decay=0.125,
+        clipnorm=1.5,
+        use_ema=True,
+    ),
     "muon excluded": lambda: opt.Muon(0.01, exclude_layers=["kern"], weight_decay=0.5),
 }
 text = [HEAD % (tf.__version__, keras.__version__)]
+
+
+def factors(optimizer, kinds):
+    """Means of rows (of the bias: of its squares) and of columns, at the front of blocks like the weights."""
+    row, column = np.zeros(8), np.zeros(8)
+    row[:3], column[:2], row[6:] = optimizer._r[0].numpy(), optimizer._c[0].numpy(), optimizer._v[1].numpy()
+    average = {"average": kinds["average"]} if "average" in kinds else {}
+    return {"row": [keras.Variable(row)], "column": [keras.Variable(column)], **average}
 
 
 def is_muon(name):
@@ -150,7 +171,9 @@ def update(number, name):
         else optimizer.variables[1:]
     ):
         if len(v.shape):  # not Nadam's product of momentums, which the library computes from the step
-            kinds.setdefault(v.name.split("_", 1)[1], []).append(v)
+            kinds.setdefault(v.name.split("_", 1)[-1], []).append(v)
+    if name.split()[0] == "adafactor":
+        kinds = factors(optimizer, kinds)
     # Of matrices Muon has no velocities.
     if is_muon(name) and len(kinds["velocity"]) == 1:
         kinds["velocity"].insert(0, keras.Variable(np.zeros((3, 2))))
@@ -174,22 +197,23 @@ rows = [update(i, name) for i, name in enumerate(UPDATES)]
 text.append("static const golden_update golden_updates[] = {\n%s\n};\n" % "\n".join(rows))
 
 # One step of matrices that begin as golden_uniform(2); their gradient is golden_uniform(3).
-SHAPES = [(1, 6), (6, 1), (4, 7), (7, 4), (5, 5), (19, 34)]
+SHAPES = [(1, 1, 6), (1, 6, 1), (1, 4, 7), (1, 7, 4), (1, 5, 5), (1, 19, 34)]
 
 
 def matrix(number, kind, make, shape):
-    optimizer, rows, columns = make(), *shape
+    optimizer = make()
+    shape, (taps, rows, columns) = ((shape[0], 1) if shape[0] > 1 else ()) + shape[1:], shape
     weight = keras.Variable(uniform(2, shape).astype(f64), name="kernel")
     optimizer.build([weight])
     optimizer.apply([tf.constant(uniform(3, shape).astype(f64))])
     text.append(c_array("double", f"matrix_{number}", np.ravel(weight.numpy()), "%.17g"))
-    return f'    {{"{kind}", {rows}, {columns}, matrix_{number}}},'
+    return f'    {{"{kind}", {taps}, {rows}, {columns}, matrix_{number}}},'
 
 
-MATRICES = {"muon": lambda: opt.Muon(0.25)}
+MATRICES = {"muon": lambda: opt.Muon(0.25), "adafactor": lambda: opt.Adafactor(0.25)}
 rows = [
     matrix(i, kind, make, shape)
-    for i, (kind, make, shape) in enumerate((k, m, s) for k, m in MATRICES.items() for s in SHAPES)
+    for i, (kind, make, shape) in enumerate((k, m, s) for k, m in MATRICES.items() for s in SHAPES + [(3, 4, 5)])
 ]
 text.append("static const golden_matrix golden_matrices[] = {\n%s\n};\n" % "\n".join(rows))
 

@@ -144,6 +144,13 @@ static mirt_model *build_lamb(mirt_strategy *s) {
 /* Products of whole weights. */
 static mirt_model *build_muon(mirt_strategy *s) { return image_model(s, mirt_muon(0.02f), 0); }
 
+/* Means of rows and columns of whole weights. */
+static mirt_model *build_adafactor(mirt_strategy *s) {
+    mirt_optimizer o = mirt_adafactor(0.02f);
+    o.clipvalue = 0.25f;
+    return image_model(s, o, 0);
+}
+
 static mirt_tensor *normalized(mirt_tensor *x, int filters, int stride, bool depthwise, bool synchronized) {
     mirt_conv2d_desc conv;
     mirt_depthwise_conv2d_desc depth;
@@ -442,6 +449,7 @@ int main(void) {
     const network clipped = {"clipped by norms", build_clipped, images_x(0, 40), images_y(0, 40), 17, 5, 1e-5};
     const network lamb = {"Lamb", build_lamb, images_x(0, 40), images_y(0, 40), 17, 5, 1e-5};
     const network muon = {"Muon", build_muon, images_x(0, 40), images_y(0, 40), 17, 5, 1e-5};
+    const network adafactor = {"Adafactor", build_adafactor, images_x(0, 40), images_y(0, 40), 17, 5, 1e-5};
     const network norms = {"batch normalization", build_norms, images_x(0, 51), images_y(0, 51), 25, 6, 1e-5};
     const network synchronized = {
         "synchronized normalization", build_synchronized, images_x(0, 40), images_y(0, 40), 17, 4, 1e-5
@@ -474,7 +482,9 @@ int main(void) {
         check_near(many[i], 4);
         check_bits(many[i], all_runs, MIRT__COUNT(all_runs));
     }
-    const network *const some[] = {&clipped, &lamb, &muon, &synchronized, &augmented, &mnist, &pixels, &dice};
+    const network *const some[] = {&clipped,      &lamb,      &muon,  &adafactor,
+                                   &synchronized, &augmented, &mnist, &pixels,
+                                   &dice};
     for (int i = 0; i < MIRT__COUNT(some); i++) {
         check_near(some[i], 4);
         check_bits(some[i], all_runs, 3);
