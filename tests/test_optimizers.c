@@ -774,7 +774,9 @@ static void check_bad_ones(void) {
     check_bad(s, o, "muon's rms_rate is -1; it must be finite and not negative");
     o.rms_rate = 0;
     o.ns_steps = -1;
-    check_bad(s, o, "ns_steps is -1; it must not be negative");
+    check_bad(s, o, "ns_steps is -1; it must be 0 to 100");
+    o.ns_steps = 101;
+    check_bad(s, o, "ns_steps is 101; it must be 0 to 100");
     o.ns_steps = 0;
     o.exclude_layers = "\xff";
     check_bad(s, o, "exclude_layers is not valid UTF-8");

@@ -126,18 +126,19 @@ typedef struct mirt_optimizer {
     float ema_momentum;            /* default 0.99 */
     int64_t ema_overwrite_frequency; /* the weights become their averages after every so many steps, too */
     float initial_accumulator_value; /* Adagrad, Ftrl */
+    /* options of one optimizer alone */
     int64_t warmup_steps;            /* ScheduleFreeAdamW: the first steps, over which the rate rises */
     float l1_regularization_strength, l2_regularization_strength, l2_shrinkage_regularization_strength, beta; /* Ftrl */
     /* Muon; its beta_1 and beta_2 are Keras's adam_beta_1 and adam_beta_2 */
     float adam_weight_decay;       /* of weights that AdamW updates, */
     float adam_lr_ratio;           /* and their rate, by the others' */
-    float muon_a, muon_b, muon_c;  /* a step of its iteration, of which it takes ns_steps */
     float rms_rate;                /* times the root of a weight's longer side: what the rate is multiplied by; 0: 1 */
-    int ns_steps;
+    int ns_steps;                  /* 0 to 100 */
     bool exclude_embeddings;       /* weights whose names contain "embedding", in any case, are AdamW's, */
     const char *exclude_layers;    /* and those whose names, with those of layers, contain one of these words, separated
                                       by commas; copied by mirt_compile. In Keras they are regular expressions */
-    float beta_2_decay;            /* Adafactor: step^beta_2_decay of each mean of squares is new; */
+    float muon_a, muon_b, muon_c;  /* Muon: a step of its iteration, of which it takes ns_steps; may be negative, */
+    float beta_2_decay;            /* as may this. Adafactor: step^beta_2_decay of each mean of squares is new; */
     float epsilon_2;               /* the least root mean square that a weight counts as having; */
     float clip_threshold;          /* the largest one of a direction */
 } mirt_optimizer;

@@ -3,9 +3,9 @@
 
 /* >>kernels on one weight */
 
-/* Sum of squares of as many numbers as the weight has, in pieces that its shape alone decides. Waits for the device,
+/* The norm of as many numbers as the weight has, by pieces that its shape alone decides. Waits for the device,
    whose failure sticks. */
-static double mirt__whole_squares(const mirt__whole *w, const mirt__real *x) {
+static double mirt__whole_norm(const mirt__whole *w, const mirt__real *x) {
     enum { PIECES = 64 };
     const int64_t most = 8192;
     mirt__square_piece piece[PIECES];
@@ -22,7 +22,7 @@ static double mirt__whole_squares(const mirt__whole *w, const mirt__real *x) {
         if (w->backend->wait(w->where->handle) != MIRT_OK) return 0;
         for (int i = 0; i < pieces; i++) sum += squares[i];
     }
-    return sum;
+    return sqrt(sum);
 }
 
 /* So many numbers of the direction's memory. */
@@ -137,16 +137,13 @@ static void mirt__whole_go(const mirt__whole *w, double rate) {
     memset(u->slot, 0, sizeof u->slot);
 }
 
-/* The norm of the weight after its decay. */
-static double mirt__whole_norm(const mirt__whole *w) {
-    return sqrt(mirt__whole_squares(w, w->update->weight[0] + w->update->begin)) * fabs(1 - (double)w->update->decay);
-}
-
 /* >>directions */
 
 MIRT__LIB void mirt__lamb_direction(mirt__whole *w) {
     mirt__whole_step(w);
-    const double weight = mirt__whole_norm(w), step = sqrt(mirt__whole_squares(w, w->sum + w->update->begin));
+    const mirt__update *u = w->update;
+    const double weight = mirt__whole_norm(w, u->weight[0] + u->begin) * fabs(1 - (double)u->decay),
+                 step = mirt__whole_norm(w, w->sum + u->begin);
     mirt__whole_go(w, -w->rate * (weight > 0 && step > 0 ? weight / step : 1));
 }
 
@@ -199,7 +196,7 @@ MIRT__LIB void mirt__muon_direction(mirt__whole *w) {
     }
     mirt__whole_step(w); /* at a rate of -1: the momentum */
     mirt__real *x = w->sum + w->update->begin;
-    mirt__whole_map(w, MIRT__AFFINE, x, x, 1 / (sqrt(mirt__whole_squares(w, x)) + 1e-7), 0);
+    mirt__whole_map(w, MIRT__AFFINE, x, x, 1 / (mirt__whole_norm(w, x) + 1e-7), 0);
     mirt__muon_iterate(w, x, rows, columns);
     const double longer = sqrt((double)(rows > columns ? rows : columns));
     mirt__whole_go(w, w->rate * (o->rms_rate > 0 ? longer * mirt__as_written(o->rms_rate) : 1));
@@ -227,7 +224,7 @@ static void mirt__adafactor_factor(mirt__whole *w, mirt__real *row, mirt__real *
 MIRT__LIB void mirt__adafactor_direction(mirt__whole *w) {
     const mirt_optimizer *o = w->optimizer;
     mirt__update *u = w->update;
-    const double count = (double)w->variable->count, least = 1 / sqrt((double)w->step),
+    const double root = sqrt((double)w->variable->count), least = 1 / sqrt((double)w->step),
                  share = pow((double)w->step, mirt__as_written(o->beta_2_decay));
     const mirt__whole_axes flat = {{1, 1, w->variable->count}};
     mirt__real *g = w->sum + u->begin, *row = u->slot[0] + u->begin, *column = u->slot[1] + u->begin,
@@ -244,7 +241,8 @@ MIRT__LIB void mirt__adafactor_direction(mirt__whole *w) {
     }
     mirt__whole_map(w, MIRT__SQRT, squares, divisor, 0, 0);
     mirt__whole_pair(w, MIRT__DIVIDE, &flat, g, g, 0, squares, 0);
-    const double weight = mirt__whole_norm(w) / sqrt(count), lower = mirt__as_written(o->epsilon_2),
-                 over = sqrt(mirt__whole_squares(w, g) / count) / (double)o->clip_threshold;
+    const double weight = mirt__whole_norm(w, u->weight[0] + u->begin) * fabs(1 - (double)u->decay) / root,
+                 lower = mirt__as_written(o->epsilon_2),
+                 over = mirt__whole_norm(w, g) / root / (double)o->clip_threshold;
     mirt__whole_go(w, (weight > lower ? weight : lower) * (w->rate < least ? w->rate : least) / (over > 1 ? over : 1));
 }

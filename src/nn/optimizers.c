@@ -242,20 +242,6 @@ static const mirt__field mirt__adafactor_fields[] = {
     {"epsilon_1", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, epsilon), false},
     MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon_2), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, clip_threshold)};
 
-/* Options of one optimizer alone. */
-static const mirt__field mirt__special_fields[] = {
-    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_2_decay), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon_2),
-    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, clip_threshold),
-    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, adam_weight_decay), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, muon_a),
-    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, muon_b), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, muon_c),
-    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, adam_lr_ratio), MIRT__OWN_FIELD(mirt_optimizer, INT, ns_steps),
-    MIRT__OWN_FIELD(mirt_optimizer, BOOL, exclude_embeddings), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, rms_rate),
-    MIRT__OPTIONAL_FIELD(mirt_optimizer, TEXT, exclude_layers),
-    MIRT__OWN_FIELD(mirt_optimizer, INT64, warmup_steps), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta),
-    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l1_regularization_strength),
-    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l2_regularization_strength),
-    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l2_shrinkage_regularization_strength)};
-
 #define MIRT__LION_FIELDS mirt__adam_fields, 2 /* the betas */
 #define MIRT__MOMENTS {"momentum", MIRT__SLOT_ZEROS}, {"velocity", MIRT__SLOT_ZEROS}
 #define MIRT__AMSGRAD {MIRT__MOMENTS, {"velocity_hat", MIRT__SLOT_AMSGRAD}}
@@ -390,10 +376,19 @@ static bool mirt__optimizer_has(const mirt__optimizer_class *cls, const mirt__fi
     return false;
 }
 
-/* Whether the option at this offset may be negative. */
-static bool mirt__option_negative(size_t at) {
-    return at == offsetof(mirt_optimizer, muon_a) || at == offsetof(mirt_optimizer, muon_b) ||
-           at == offsetof(mirt_optimizer, muon_c) || at == offsetof(mirt_optimizer, beta_2_decay);
+/* The last members of the struct are options of one optimizer alone, which others do not have. */
+static mirt_status mirt__optimizer_others_check(const mirt_optimizer *o) {
+    const mirt__optimizer_class *own = mirt__optimizer_class_get(o->kind);
+    for (int k = 0; k < MIRT__OPTIMIZER_COUNT; k++) {
+        const mirt__optimizer_class *cls = &mirt__optimizer_table[k];
+        for (int i = 0; i < cls->num_fields; i++) {
+            const mirt__field *field = &cls->fields[i];
+            if (field->offset >= offsetof(mirt_optimizer, warmup_steps) && !mirt__fields_zero(field, 1, o) &&
+                !mirt__optimizer_has(own, field))
+                return mirt__fail(MIRT_E_INVALID, "%s has no option %s", own->name, field->name);
+        }
+    }
+    return MIRT_OK;
 }
 
 /* The numbers of the optimizer's own fields, and those that only other optimizers have. */
@@ -407,7 +402,8 @@ static mirt_status mirt__optimizer_own_check(const mirt_optimizer *o) {
         const bool share = beta_1 || field->offset == offsetof(mirt_optimizer, beta_2) ||
                            field->offset == offsetof(mirt_optimizer, rho) ||
                            field->offset == offsetof(mirt_optimizer, momentum);
-        const bool negative = mirt__option_negative(field->offset);
+        const bool negative = field->offset >= offsetof(mirt_optimizer, muon_a) &&
+                              field->offset <= offsetof(mirt_optimizer, beta_2_decay);
         const bool positive = beta_1 && (o->kind == MIRT_LION || o->kind == MIRT_SCHEDULE_FREE_ADAMW);
         const char *range = positive   ? "in (0, 1)"
                             : share    ? "in [0, 1)"
@@ -419,12 +415,7 @@ static mirt_status mirt__optimizer_own_check(const mirt_optimizer *o) {
         return mirt__fail(MIRT_E_INVALID, "%s's %s is %g; it must be %s; start from mirt_%s", cls->name, field->name,
                           (double)value, range, cls->name);
     }
-    for (int i = 0; i < MIRT__COUNT(mirt__special_fields); i++) {
-        const mirt__field *field = &mirt__special_fields[i];
-        if (!mirt__fields_zero(field, 1, o) && !mirt__optimizer_has(cls, field))
-            return mirt__fail(MIRT_E_INVALID, "%s has no option %s", cls->name, field->name);
-    }
-    return MIRT_OK;
+    return mirt__optimizer_others_check(o);
 }
 
 static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
@@ -438,7 +429,8 @@ static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
     }
     if (o->warmup_steps < 0)
         return mirt__fail(MIRT_E_INVALID, "warmup_steps is %lld; it must not be negative", (long long)o->warmup_steps);
-    if (o->ns_steps < 0) return mirt__fail(MIRT_E_INVALID, "ns_steps is %d; it must not be negative", o->ns_steps);
+    if (o->ns_steps < 0 || o->ns_steps > 100) /* five do; a file may ask for more than ever end */
+        return mirt__fail(MIRT_E_INVALID, "ns_steps is %d; it must be 0 to 100", o->ns_steps);
     if (clips > 1)
         return mirt__fail(MIRT_E_INVALID, "at most one of clipnorm, global_clipnorm and clipvalue can be set");
     if (o->use_ema && !(o->ema_momentum < 1))
@@ -451,12 +443,12 @@ static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
         return mirt__fail(MIRT_E_INVALID, "ema_overwrite_frequency is set, but use_ema is not");
     if (o->amsgrad && !mirt__optimizer_amsgrad(mirt__optimizer_class_get(o->kind)))
         return mirt__fail(MIRT_E_INVALID, "amsgrad is for Adam and AdamW");
-    if (o->exclude_from_weight_decay &&
-        !mirt__utf8_valid(o->exclude_from_weight_decay, strlen(o->exclude_from_weight_decay))) {
-        return mirt__fail(MIRT_E_INVALID, "exclude_from_weight_decay is not valid UTF-8");
+    const char *const words[] = {o->exclude_from_weight_decay, o->exclude_layers};
+    for (int i = 0; i < MIRT__COUNT(words); i++) {
+        if (words[i] && !mirt__utf8_valid(words[i], strlen(words[i])))
+            return mirt__fail(MIRT_E_INVALID, "%s is not valid UTF-8",
+                              i ? "exclude_layers" : "exclude_from_weight_decay");
     }
-    if (o->exclude_layers && !mirt__utf8_valid(o->exclude_layers, strlen(o->exclude_layers)))
-        return mirt__fail(MIRT_E_INVALID, "exclude_layers is not valid UTF-8");
     return MIRT_OK;
 }
 

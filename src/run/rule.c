@@ -45,8 +45,16 @@ static void mirt__rule_prepare(void *user, int device, char *const *slot, int64_
                          (size_t)(end - begin) * sizeof *u->average);
 }
 
-static mirt__whole mirt__rule_whole(const mirt_function *f, const mirt__variable *v, const mirt__bases *b,
-                                    mirt__update *u) {
+/* What a direction needs, if it only says so. */
+typedef struct mirt__rule_needs {
+    mirt_function *f;
+    bool measures;
+} mirt__rule_needs;
+
+/* The variable's gradient becomes the direction of an optimizer that looks at whole weights, or (needs) the direction
+   says what it needs. */
+static mirt__whole mirt__rule_direct(const mirt_function *f, const mirt__variable *v, const mirt__bases *b,
+                                     mirt__real *sum, const mirt__rule_needs *needs, mirt__update *u) {
     const mirt_strategy *s = f->model->strategy;
     mirt__whole whole;
     memset(&whole, 0, sizeof whole);
@@ -55,26 +63,16 @@ static mirt__whole mirt__rule_whole(const mirt_function *f, const mirt__variable
     whole.backend = s->backend;
     whole.kernels = s->kernels;
     whole.where = &b->where;
+    whole.sum = sum;
     whole.room = b->arena; /* backward is done with it */
     whole.step = f->model->step + 1;
     whole.rate = f->rate;
     whole.update = u;
+    whole.dry = needs != NULL;
+    whole.measures = needs && needs->measures;
+    mirt__optimizer_class_get(whole.optimizer->kind)->direction(&whole);
     return whole;
 }
-
-/* The variable's gradient becomes the direction of an optimizer that looks at whole weights. */
-static void mirt__rule_direct(const mirt_function *f, const mirt__variable *v, int device, mirt__update *u) {
-    mirt__bases b;
-    mirt__device_bases(&f->step, device, &b);
-    mirt__whole whole = mirt__rule_whole(f, v, &b, u);
-    whole.sum = mirt__sum_at(&f->step, device);
-    mirt__optimizer_class_get(whole.optimizer->kind)->direction(&whole);
-}
-
-typedef struct mirt__rule_needs {
-    mirt_function *f;
-    bool measures;
-} mirt__rule_needs;
 
 /* The directions of all variables, which only say what they need; addresses are made up. */
 static void mirt__rule_dry(void *arg) {
@@ -91,11 +89,8 @@ static void mirt__rule_dry(void *arg) {
         memset(&b, 0, sizeof b);
         b.where = mirt__where_of(&f->step, 0);
         b.arena = beyond;
-        mirt__whole whole = mirt__rule_whole(f, v, &b, &u);
-        whole.sum = u.weight[0] = u.slot[0] = u.slot[1] = (mirt__real *)(void *)beyond;
-        whole.dry = true;
-        whole.measures = own->measures;
-        mirt__optimizer_class_get(whole.optimizer->kind)->direction(&whole);
+        u.weight[0] = u.slot[0] = u.slot[1] = (mirt__real *)(void *)beyond;
+        mirt__whole whole = mirt__rule_direct(f, v, &b, u.weight[0], own, &u);
         if (!mirt__mul_size(whole.scratch, (size_t)f->model->strategy->threads, &whole.scratch))
             whole.scratch = SIZE_MAX; /* which is refused where memory is reserved */
         if (needs->arena < whole.taken) needs->arena = whole.taken;
@@ -120,11 +115,12 @@ static void mirt__rule_update(void *user, int device, mirt__range range, mirt__u
     const mirt_function *f = (const mirt_function *)user;
     const mirt_optimizer *o = &f->model->config.optimizer;
     const mirt__kernels *kernels = f->model->strategy->kernels;
-    const mirt__where where = mirt__where_of(&f->step, device);
     const bool by_variable = mirt__optimizer_by_variable(o);
+    mirt__bases b;
+    mirt__device_bases(&f->step, device, &b);
     u->begin = range.begin;
     u->end = range.end;
-    if (!by_variable) kernels->update(u, &where);
+    if (!by_variable) kernels->update(u, &b.where);
     for (int i = 0; by_variable && i < f->root->num_variables; i++) {
         const mirt__variable *v = &f->root->variable[i];
         const int64_t first = (int64_t)(v->offset / sizeof(mirt__real));
@@ -135,8 +131,8 @@ static void mirt__rule_update(void *user, int device, mirt__range range, mirt__u
         if (!mirt__is_trained(v) || one.begin >= one.end) continue;
         mirt__optimizer_variable(f->model, v, mirt__squares_of(f, i), f->rate, &one);
         if (o->clipnorm > 0) mirt__unscale(f, &one);
-        if (mirt__optimizer_whole(o)) mirt__rule_direct(f, v, device, &one);
-        kernels->update(&one, &where);
+        if (mirt__optimizer_whole(o)) mirt__rule_direct(f, v, &b, mirt__sum_at(&f->step, device), NULL, &one);
+        kernels->update(&one, &b.where);
     }
 }
 

@@ -1,21 +1,22 @@
 /* What the messages between workers and servers hold of a model. */
 #include "servers.h"
 
+static mirt_status mirt__payload_refuse(const mirt__payload *p, const char *name, const char *why) {
+    return mirt__fail(MIRT_E_INVALID, "%s %s, which takes a single server; there are %d", name, why, p->servers);
+}
+
 /* A server has a part of the weights, in which a norm may be incomplete; workers do not pull what is not trained. */
 static mirt_status mirt__payload_check(const mirt__payload *p) {
     const mirt_optimizer *o = &p->model->config.optimizer;
     if (p->servers > 1 && mirt__optimizer_whole(o))
-        return mirt__fail(MIRT_E_INVALID, "%s looks at whole weights, which takes a single server; there are %d",
-                          mirt__optimizer_class_get(o->kind)->name, p->servers);
+        return mirt__payload_refuse(p, mirt__optimizer_class_get(o->kind)->name, "looks at whole weights");
     for (int i = 0; i < p->root->num_variables; i++) {
         const mirt__variable *v = &p->root->variable[i];
         if (!v->constraint.kind || !mirt__is_trained(v)) continue;
         if (v->constraint.kind == MIRT_SPECTRAL_NORM)
             return mirt__fail(MIRT_E_INVALID, "%s has a spectral norm, whose vector parameter servers do not share",
                               v->name);
-        if (p->servers > 1)
-            return mirt__fail(MIRT_E_INVALID, "%s has a constraint, which takes a single server; there are %d", v->name,
-                              p->servers);
+        if (p->servers > 1) return mirt__payload_refuse(p, v->name, "has a constraint");
     }
     return MIRT_OK;
 }
