@@ -203,7 +203,7 @@ static void check_augmentations(void) {
     LAYER(AUGMENT(aug_mix, .num_chains = -1), "num_chains -1");
     LAYER(AUGMENT(aug_mix, .chain_depth = 6), "chain_depth 6");
     LAYER(AUGMENT(aug_mix, .chain_depth = -1), "chain_depth -1");
-    LAYER(AUGMENT(aug_mix, .alpha = -1), "alpha -1");
+    LAYER(AUGMENT(aug_mix, .alpha = -1), "alpha -1; 1 to 5");
     LAYER(AUGMENT(aug_mix, .alpha = nan_), "alpha");
     LAYER(AUGMENT(aug_mix, .value_range = {1, 0}), "range");
     LAYER(mirt_aug_mix(mirt_input(m, MIRT_SHAPE(2, 2, 2)), NULL), "channels");

@@ -109,17 +109,6 @@ static void mirt__warp_return(const mirt__warp *a, mirt__warp_piece *p, int64_t 
     }
 }
 
-/* Divides the positions of `n` pixels of row oy from ox on, as a perspective has it. */
-static void mirt__warp_divide(const mirt__warp *a, int64_t oy, int64_t ox, int64_t n, mirt__warp_piece *p) {
-    const float m6 = a->m[6], m8 = a->m[8], by_y = a->m[7] * (float)oy;
-    MIRT__INDEPENDENT
-    for (int32_t i = 0; i < (int32_t)n; i++) {
-        const float by = m6 * (float)((int32_t)ox + i) + by_y + m8;
-        p->x[i] /= by;
-        p->y[i] /= by;
-    }
-}
-
 /* Computes where `n` pixels of row oy from ox on are read. Pixels inside of the image are adjacent, so the search for
    the others runs from both ends: they are outside of [*low, *high). A perspective may have two such parts, so that its
    caller looks at each pixel. */
@@ -135,7 +124,7 @@ static void mirt__warp_places(const mirt__warp *a, int64_t oy, int64_t ox, int64
         p->x[i] = m0 * at + x_y + m2;
         p->y[i] = m3 * at + y_y + m5;
     }
-    if (a->projects) mirt__warp_divide(a, oy, ox, n, p);
+    if (a->projects) mirt__augment_divide(&a->m[6], oy, ox, n, p->x, p->y);
     if (a->projects) high = 0;
     while (low < high && mirt__warp_strays(p, low, last_x, last_y)) low++;
     while (high > low && mirt__warp_strays(p, high - 1, last_x, last_y)) high--;

@@ -35,6 +35,11 @@ MIRT__LIB void mirt__augment_values(const mirt__augment *args, const mirt__trans
 #define MIRT__FILTER_BESIDE 1024 /* numbers that a kernel may have beside the middle of each of its rows */
 MIRT__LIB void mirt__augment_filter(const mirt__augment *args, const mirt__transform *transform, const mirt__real *x,
                                     mirt__real *y);
+/* Divides the positions of `n` pixels of row oy from ox on by m[0] x + m[1] y + m[2]. */
+MIRT__LIB void mirt__augment_divide(const float m[3], int64_t oy, int64_t ox, int64_t n, float *x, float *y);
+/* AugMix's beginning, and the ends of its chains. */
+MIRT__LIB void mirt__augment_mix(const mirt__augment *args, const mirt__transform *transform, mirt__real *x,
+                                 mirt__real *kept);
 /* For the tables of kernels. */
 MIRT__LIB void mirt__augment_batch(const mirt__augment_rows *args, const mirt__where *where);
 MIRT__LIB size_t mirt__augment_room(const mirt__transform *transform, int count, mirt_dtype x_dtype,

@@ -121,13 +121,12 @@ MIRT__TRAINING bool mirt__transform_draws(const mirt_augmentation *d, mirt__tran
         out->bins = d->num_chains ? d->num_chains : 3;
         out->low[0] = d->alpha != 0 ? d->alpha : 1;
         if (out->bins < 1 || out->bins > MIRT__TRANSFORM_CHAINS || d->chain_depth < 0 ||
-            d->chain_depth > MIRT__TRANSFORM_CHAINS) {
-            return mirt__fail(MIRT_E_INVALID, "num_chains %d and chain_depth %d; 1 to %d are possible", d->num_chains,
-                              d->chain_depth, MIRT__TRANSFORM_CHAINS),
+            d->chain_depth > MIRT__TRANSFORM_CHAINS || !(out->low[0] > 0) || !isfinite(out->low[0])) {
+            return mirt__fail(MIRT_E_INVALID, "num_chains %d, chain_depth %d, alpha %g; 1 to %d of the first two are"
+                              " possible, and an alpha above 0", d->num_chains, d->chain_depth, (double)d->alpha,
+                              MIRT__TRANSFORM_CHAINS),
                    false;
         }
-        if (!(out->low[0] > 0) || !isfinite(out->low[0]))
-            return mirt__fail(MIRT_E_INVALID, "alpha %g; it must be positive and finite", (double)d->alpha), false;
     }
     if (d->kind == MIRT_RANDOM_SHARPNESS && 2 * out->c > MIRT__FILTER_BESIDE)
         return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__FILTER_BESIDE / 2), false;
@@ -201,17 +200,19 @@ typedef struct mirt__augmentation_place {
 } mirt__augmentation_place;
 
 MIRT__TRAINING mirt__augmentation_place mirt__augmentation_place_of(const mirt_augmentation *d, int i) {
-    mirt__augmentation_place p;
-    const bool mixes = d->kind == MIRT_AUG_MIX;
-    const int depth = d->chain_depth ? d->chain_depth : 3, most = mixes && d->fewer_ops ? MIRT__FEWER_CHOICES
-                                                                                      : MIRT__CHOICES;
-    const int each = depth * most + 1, chain = mixes && i > 0 ? (i - 1) / each : 0, at = mixes ? (i - 1) % each : i;
-    const bool marks = mixes && (i == 0 || at == each - 1);
-    p.draw = chain * depth + at / most;
-    p.choice = marks ? -1 : at % most;
-    p.choices = most + mixes; /* the last one of AugMix is no change */
-    p.ended = marks && i > 0 ? chain + 1 : 0;
-    p.exists = mixes ? chain < (d->num_chains ? d->num_chains : 3) : p.draw < (d->num_ops ? d->num_ops : 2);
+    mirt__augmentation_place p = {i / MIRT__CHOICES, i % MIRT__CHOICES, MIRT__CHOICES, 0, false};
+    if (d->kind == MIRT_AUG_MIX) {
+        const int depth = d->chain_depth ? d->chain_depth : 3;
+        const int most = d->fewer_ops ? MIRT__FEWER_CHOICES : MIRT__CHOICES, each = depth * most + 1,
+                  at = (i + each - 1) % each;
+        p.ended = (i + each - 1) / each; /* by the mark of its end, which is the last of the chain */
+        p.draw = (p.ended - 1) * depth + at / most;
+        p.choice = at < each - 1 ? at % most : -1;
+        p.choices = most + 1; /* the last one is no change */
+        p.exists = i == 0 || p.ended <= (d->num_chains ? d->num_chains : 3);
+    } else {
+        p.exists = p.draw < (d->num_ops ? d->num_ops : 2);
+    }
     return p;
 }
 

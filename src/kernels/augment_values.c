@@ -93,13 +93,6 @@ static void mirt__augment_erase(const mirt__transform *t, const mirt__augment *a
     }
 }
 
-static void mirt__augment_mix(const mirt__transform *t, const mirt__augment *a, mirt__real *x, mirt__real *kept) {
-    const int64_t count = t->h * t->w * t->c;
-    mirt__real share[2];
-    mirt__transform_shares(t, a->seed, a->row, a->step, share);
-    for (int64_t i = 0; i < count; i++) x[i] = mirt__transform_mixed(t, share, x[i], kept + i, kept + count + i);
-}
-
 MIRT__LIB void mirt__augment_values(const mirt__augment *a, const mirt__transform *t, mirt__real *x,
                                     mirt__real *kept) {
     const int64_t pixels = t->h * t->w;
@@ -111,7 +104,7 @@ MIRT__LIB void mirt__augment_values(const mirt__augment *a, const mirt__transfor
     if (mirt__transform_traits(t->kind) & MIRT__LINEAR) mirt__augment_linear(t, amount[0], x);
     else if (t->kind == MIRT_RANDOM_ERASING) mirt__augment_erase(t, a, drawn, x);
     else if (t->kind == MIRT_EQUALIZATION) mirt__augment_equalize(t, x);
-    else if (t->kind == MIRT_AUG_MIX) mirt__augment_mix(t, a, x, kept);
+    else if (t->kind == MIRT_AUG_MIX) mirt__augment_mix(a, t, x, kept);
     else if (mirt__transform_traits(t->kind) & MIRT__COLORS)
         for (int64_t i = 0; i < pixels; i++) mirt__transform_color(t, amount[0], x + t->c * i);
     else

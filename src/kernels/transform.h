@@ -58,6 +58,12 @@ MIRT__BOTH bool mirt__transform_remakes(const mirt__transform *t) {
     return (mirt__transform_traits(t->kind) & (MIRT__MOVES | MIRT__FILTERS)) != 0;
 }
 
+/* >>what is computed for an image */
+
+#ifndef __CUDACC__
+#include "optimize_drivers.inc"
+#endif
+
 /* Four random words for the transform with this key of image `row` at time `step`; others for each block. */
 MIRT__BOTH void mirt__transform_words(uint64_t owner, uint64_t seed, uint64_t row, uint64_t step, uint32_t block,
                                       uint32_t word[4]) {
@@ -128,6 +134,42 @@ MIRT__BOTH void mirt__transform_perspective(const mirt__transform *t, const doub
     m[4] = down * m[7] + 1 / to[2];
 }
 
+/* The composition of a and b: the positions in a's input of b's outputs. */
+MIRT__BOTH void mirt__transform_then(double a[9], const double b[9]) {
+    double both[9];
+    for (int i = 0; i < 9; i += 3) {
+        for (int k = 0; k < 3; k++) both[i + k] = a[i] * b[k] + a[i + 1] * b[3 + k] + a[i + 2] * b[6 + k];
+    }
+    memcpy(a, both, sizeof both);
+}
+
+/* The logarithm of gamma-distributed number `i` of an image: Marsaglia and Tsang 2000, "A simple method for generating
+   gamma variables". */
+MIRT__BOTH double mirt__transform_log_gamma(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
+                                            int i) {
+    const double alpha = (double)t->low[0], d = (alpha < 1 ? alpha + 1 : alpha) - 1.0 / 3, c = 1 / sqrt(9 * d);
+    double v = 1, drawn[4];
+    for (uint32_t k = 0; k < 64; k++) {
+        mirt__transform_block(t->key, seed, row, step, (uint32_t)i * 64 + k, drawn);
+        const double z = sqrt(-2 * log(1 - drawn[0])) * cos(drawn[1] * 6.283185307179586), root = 1 + c * z;
+        v = root * root * root;
+        if (root > 0 && log(1 - drawn[2]) < 0.5 * z * z + d * (1 - v + log(v))) break;
+    }
+    v = v > 0 ? v : 1; /* after 64 refusals */
+    return log(d * v) + (alpha < 1 ? log(1 - drawn[3]) / alpha : 0);
+}
+
+/* AugMix: the share that the chain just ended has of all chains, and that of the image itself. */
+MIRT__BOTH void mirt__transform_shares(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
+                                       mirt__real share[2]) {
+    double drawn[MIRT__TRANSFORM_CHAINS + 2], sum = 0;
+    const int ended = t->size > 0 ? t->size - 1 : 0;
+    for (int i = 0; i < t->bins + 2; i++) drawn[i] = mirt__transform_log_gamma(t, seed, row, step, i);
+    for (int i = 0; i < t->bins; i++) sum += exp(drawn[i] - drawn[ended]);
+    share[0] = (mirt__real)(1 / sum);
+    share[1] = (mirt__real)(1 / (1 + exp(drawn[t->bins + 1] - drawn[t->bins])));
+}
+
 /* The position in t's input, or in its window, of output (x, y): m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5], both
    over m[6] x + m[7] y + m[8]. */
 MIRT__BOTH void mirt__transform_matrix(const mirt__transform *t, const double drawn[4], double m[9]) {
@@ -191,15 +233,6 @@ MIRT__BOTH void mirt__transform_matrix(const mirt__transform *t, const double dr
     if (t->kind == MIRT_RANDOM_PERSPECTIVE) mirt__transform_perspective(t, drawn, m);
 }
 
-/* The composition of a and b: the positions in a's input of b's outputs. */
-MIRT__BOTH void mirt__transform_then(double a[9], const double b[9]) {
-    double both[9];
-    for (int i = 0; i < 9; i += 3) {
-        for (int k = 0; k < 3; k++) both[i + k] = a[i] * b[k] + a[i + 1] * b[3 + k] + a[i + 2] * b[6 + k];
-    }
-    memcpy(a, both, sizeof both);
-}
-
 /* Transforms that run in one pass: on values, or one warp. */
 typedef struct mirt__transform_pass {
     int end; /* the first transform after it */
@@ -250,6 +283,10 @@ MIRT__BOTH mirt__transform_pass mirt__transform_pass_of(const mirt__transform *t
         p.end++;
     return p;
 }
+
+#ifndef __CUDACC__
+#include "optimize_end.inc"
+#endif
 
 /* >>values */
 
@@ -334,35 +371,6 @@ MIRT__BOTH bool mirt__transform_equalized(const mirt__transform *t, const int32_
             t, (mirt__real)(sum > least ? rint((double)((sum - least) * 255) / (double)(total - least)) : 0));
     }
     return total > least;
-}
-
-/* The logarithm of gamma-distributed number `i` of an image: Marsaglia and Tsang 2000, "A simple method for generating
-   gamma variables". */
-MIRT__BOTH double mirt__transform_log_gamma(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
-                                            int i) {
-    const double alpha = (double)t->low[0], d = (alpha < 1 ? alpha + 1 : alpha) - 1.0 / 3, c = 1 / sqrt(9 * d);
-    double v = 1, last = 0;
-    for (uint32_t k = 0; k < 64; k++) {
-        uint32_t word[4];
-        mirt__transform_words(t->key, seed, row, step, (uint32_t)i * 64 + k, word);
-        const double z = (double)mirt__normal(word[0]), u = ((double)word[1] + 0.5) / 4294967296.0, cube = 1 + c * z;
-        last = log(((double)word[2] + 0.5) / 4294967296.0);
-        if (cube <= 0) continue;
-        v = cube * cube * cube;
-        if (log(u) < 0.5 * z * z + d * (1 - v + log(v))) break;
-    }
-    return log(d * v) + (alpha < 1 ? last / alpha : 0);
-}
-
-/* AugMix: the share that the chain just ended has of all chains, and that of the image itself. */
-MIRT__BOTH void mirt__transform_shares(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
-                                       mirt__real share[2]) {
-    double drawn[MIRT__TRANSFORM_CHAINS + 2], sum = 0;
-    const int ended = t->size > 0 ? t->size - 1 : 0;
-    for (int i = 0; i < t->bins + 2; i++) drawn[i] = mirt__transform_log_gamma(t, seed, row, step, i);
-    for (int i = 0; i < t->bins; i++) sum += exp(drawn[i] - drawn[ended]);
-    share[0] = (mirt__real)(1 / sum);
-    share[1] = (mirt__real)(1 / (1 + exp(drawn[t->bins + 1] - drawn[t->bins])));
 }
 
 /* AugMix: what follows a number x of a chain that ended. *first is the image's number, *sum that of the chains. */

@@ -64,11 +64,9 @@ static const mirt__field mirt__values_fields[] = {MIRT__AUGMENT_FIELD(factor, FL
 static const mirt__field mirt__shear_fields[] = {MIRT__AUGMENT_FIELD(x_factor, FLOAT2),
                                                  MIRT__AUGMENT_FIELD(y_factor, FLOAT2), MIRT__FILLING};
 static const mirt__field mirt__erasing_fields[] = {
-    MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(scale, FLOAT2), MIRT__AUGMENT_FIELD(fill_mode, FILL),
-    MIRT__AUGMENT_FIELD(fill_value, FLOAT), MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
-static const mirt__field mirt__perspective_fields[] = {
-    MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(scale, FLOAT2),
-    MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION), MIRT__AUGMENT_FIELD(fill_value, FLOAT)};
+    MIRT__AUGMENT_FIELD(value_range, FLOAT2), MIRT__AUGMENT_FIELD(fill_mode, FILL),
+    MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(scale, FLOAT2), MIRT__AUGMENT_FIELD(fill_value, FLOAT),
+    MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION)};
 static const mirt__field mirt__mix_fields[] = {
     MIRT__AUGMENT_FIELD(value_range, FLOAT2), MIRT__AUGMENT_FIELD(num_chains, INT),
     MIRT__AUGMENT_FIELD(chain_depth, INT), MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(alpha, FLOAT),
@@ -113,7 +111,7 @@ static const mirt__field mirt__jitter_fields[] = {
     X(random_gaussian_blur, "RandomGaussianBlur", blur, 0, 4) \
     X(random_color_jitter, "RandomColorJitter", jitter, 0, 5) \
     X(rand_augment, "RandAugment", blur, 2, 4) \
-    X(random_perspective, "RandomPerspective", perspective, 0, 4) \
+    X(random_perspective, "RandomPerspective", erasing, 2, 4) \
     X(aug_mix, "AugMix", mix, 0, 7)
 
 static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x);

@@ -402,11 +402,11 @@ def log_gamma(alpha, i):
     """The kernels' gamma number i of an image, as a logarithm."""
     d = max(alpha, alpha + (alpha < 1)) - 1 / 3
     for block in range(64):
-        words = drawn(i * 64 + block, KEY ^ SEED, ROW)
-        u = [(w + 0.5) / 2.0**32 for w in words]
-        v = (1 + normal(words[0]) / np.sqrt(9 * d)) ** 3
-        if v > 0 and np.log(u[1]) < 0.5 * normal(words[0]) ** 2 + d * (1 - v + np.log(v)):
-            return np.log(d * v) + (np.log(u[2]) / alpha if alpha < 1 else 0)
+        u = units(drawn(i * 64 + block, KEY ^ SEED, ROW))
+        z = np.sqrt(-2 * np.log(1 - u[0])) * np.cos(2 * np.pi * u[1])
+        v = (1 + z / np.sqrt(9 * d)) ** 3
+        if v > 0 and np.log(1 - u[2]) < 0.5 * z * z + d * (1 - v + np.log(v)):
+            return np.log(d * v) + (np.log(1 - u[3]) / alpha if alpha < 1 else 0)
 
 
 def aug_mix(chains, depth, alpha, fewer, factor, value_range):
