@@ -532,6 +532,7 @@ static void test_tables(void) {
                                         "invert:1:1,equalization,color_degeneration:0.7,posterization:2:5",
                                         "perspective,rotation:0.2:constant,perspective",
                                         "hue:0.5,aug_mix,zoom:0.2",
+                                        "clahe,rotation:0.3,clahe:20",
                                         "aug_mix:0.6,aug_mix",
                                         "rotation:0.5,erasing:1:constant,hue:0.5"};
     static float x[IMAGES_AT_ONCE][NUMBERS], y[IMAGES_AT_ONCE * 2 * NUMBERS], want[2 * NUMBERS];
@@ -727,6 +728,9 @@ static void test_text(void) {
     ok(mirt_parse_augmentation("aug_mix,aug_mix:0.25:0.5", l, 8) == 2 && l[0].kind == MIRT_AUG_MIX &&
            l[0].factor[0] == 0 && l[1].factor[0] == 0.25f && l[1].factor[1] == 0.5f,
        "... AugMix");
+    ok(mirt_parse_augmentation("clahe,clahe:2.5", l, 8) == 2 && l[0].kind == MIRT_CLAHE && l[0].clip_limit == 0 &&
+           l[1].clip_limit == 2.5f,
+       "... CLAHE");
     static const char *const bad[] = {"",
                                       "flip,",
                                       ",flip",
@@ -777,6 +781,8 @@ static void test_text(void) {
                                       "perspective:0.1:0.2",
                                       "perspective:wrap",
                                       "aug_mix:2",
+                                      "clahe:1:2",
+                                      "clahe:inf",
                                       "flip,flip,flip,flip,flip,flip,flip,flip,flip",
                                       "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
     for (int i = 0; i < MIRT__COUNT(bad); i++)

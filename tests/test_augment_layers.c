@@ -10,7 +10,7 @@ static char path[512];
 static const char *const network = "flip,rotation:0.2,zoom:0.3,contrast:0.5,translation:0.1,crop:7:8,brightness:0.1,"
                                    "shear:0.2,hue:0.3,saturation:0.6,erasing:1,grayscale,invert,solarization:0.2:0.9,"
                                    "posterization:8,color_degeneration:0.5,equalization,sharpness:1,gaussian_blur:1:1,"
-                                   "color_jitter:0.1:0.1:0.7:0.2,rand_augment,perspective:0.4,aug_mix";
+                                   "color_jitter:0.1:0.1:0.7:0.2,rand_augment,perspective:0.4,aug_mix,clahe";
 
 /* Augmented as the text says, then one number an image, which is trained. */
 static mirt_model *augmenting(mirt_strategy *s, const char *text) {
@@ -66,7 +66,7 @@ static const char *const names[] = {
     "random_brightness", "random_shear",    "random_hue",  "random_saturation", "random_erasing", "random_grayscale",
     "random_invert", "solarization", "random_posterization", "random_color_degeneration", "equalization",
     "random_sharpness", "random_gaussian_blur", "random_color_jitter", "rand_augment",
-    "random_perspective", "aug_mix"};
+    "random_perspective", "aug_mix", "clahe"};
 
 /* 5: augment_once's seed */
 static uint64_t key_of_layer(int i) { return mirt__hash(names[i]) ^ mirt__hash("augment") ^ 11 ^ 5; }
@@ -150,6 +150,21 @@ static void test_inference(void) {
        "a random crop predicts with the largest part in the middle, resized as Resizing(crop_to_aspect_ratio) does "
        "(%s)",
        mirt_last_error());
+    /* What is always active, before and after what is not. */
+    const mirt_shape shape = mirt_make_shape(SIDE_H, SIDE_W, 3, 0, 0, 0);
+    mirt_augmentation always[2];
+    mirt__transform t[2];
+    mirt_model *equalizing = mirt_model_create(s, "equalizing");
+    int wrong = mirt_parse_augmentation("clahe,clahe:1", always, 2) != 2 || transforms_of(always, 2, &shape, t) != 2;
+    x = mirt_random_rotation(mirt_clahe(mirt_input(equalizing, MIRT_SHAPE(SIDE_H, SIDE_W, 3)), NULL), &list[1]);
+    mirt_model_output(equalizing, mirt_random_flip(mirt_clahe(x, &always[1]), NULL));
+    wrong += mirt_predict_arrays(equalizing, data, &y[0][0], (size_t)ROWS * PIXELS) != MIRT_OK;
+    for (int row = 0; row < ROWS; row++) {
+        float want[PIXELS];
+        augment_once(t, 2, 0, MIRT_FLOAT32, row_floats[row], MIRT_FLOAT32, want);
+        wrong += memcmp(y[row], want, sizeof want) != 0 || memcmp(want, row_floats[row], sizeof want) == 0;
+    }
+    ok(wrong == 0, "CLAHE is active outside of training, the random layers around it are not (%s)", mirt_last_error());
     mirt_strategy_destroy(s);
 }
 
@@ -190,6 +205,9 @@ static void test_files(void) {
     d.chain_depth = 4;
     d.alpha = 0.5f;
     d.fewer_ops = true;
+    d.clip_limit = 2.5f;
+    d.tile_grid_size[0] = 3;
+    d.tile_grid_size[1] = 1;
     mirt_tensor *x = mirt_input(m, MIRT_SHAPE(SIDE_H, SIDE_W, 3));
     for (int kind = 0; kind < MIRT__AUGMENTATION_COUNT; kind++) {
         d.kind = (mirt_augmentation_kind)kind;

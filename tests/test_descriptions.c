@@ -207,6 +207,12 @@ static void check_augmentations(void) {
     LAYER(AUGMENT(aug_mix, .alpha = nan_), "alpha");
     LAYER(AUGMENT(aug_mix, .value_range = {1, 0}), "range");
     LAYER(mirt_aug_mix(mirt_input(m, MIRT_SHAPE(2, 2, 2)), NULL), "channels");
+    LAYER(AUGMENT(clahe, .tile_grid_size = {17, 8}), "tile_grid_size 17 x 8");
+    LAYER(AUGMENT(clahe, .tile_grid_size = {8, -1}), "tile_grid_size 8 x -1");
+    LAYER(AUGMENT(clahe, .clip_limit = nan_), "clip_limit");
+    LAYER(AUGMENT(clahe, .value_range = {2, 1}), "range");
+    LAYER(mirt_clahe(mirt_input(m, MIRT_SHAPE(3, 9, 1)), NULL), "a grid of 8 x 8 tiles needs");
+    LAYER(mirt_clahe(mirt_input(m, MIRT_SHAPE(8, 8, 65)), NULL), "64 channels");
     LAYER(mirt_augmentation_layer(x, NULL), "");
     LAYER(mirt_augmentation_layer(x, &(mirt_augmentation){.kind = (mirt_augmentation_kind)-1}), "kind");
     LAYER(mirt_augmentation_layer(x, &(mirt_augmentation){.kind = (mirt_augmentation_kind)99}), "kind");

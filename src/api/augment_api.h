@@ -38,6 +38,7 @@ typedef enum mirt_augmentation_kind {
     MIRT_RAND_AUGMENT,
     MIRT_RANDOM_PERSPECTIVE,
     MIRT_AUG_MIX,
+    MIRT_CLAHE,
     MIRT__AUGMENTATION_COUNT
 } mirt_augmentation_kind;
 /* Where a pixel from outside of the image is taken from: (dcba|abcd|dcba), one value, (abcd|abcd|abcd),
@@ -90,6 +91,9 @@ typedef struct mirt_augmentation {
     int num_chains, chain_depth; /* AugMix: chains, and changes one after the other in each; 1 to 5, default 3 */
     float alpha;                 /* AugMix: of the distributions of shares, above 0; default 1 */
     bool fewer_ops;              /* AugMix: the first seven changes only. Keras: all_ops=False */
+    float clip_limit;            /* CLAHE: the most numbers a level may have, in means of all levels; below 0:
+                                    unlimited; default 4 */
+    int tile_grid_size[2];       /* CLAHE: tiles down and across, 1 to 16 each; default {8, 8} */
 } mirt_augmentation;
 
 /* Layers on (rows, height, width, channels). Random ones are active in training only, and leave nothing in programs
@@ -155,6 +159,10 @@ MIRT_API mirt_tensor *mirt_rand_augment(mirt_tensor *x, const mirt_augmentation 
    solarization, auto contrast, equalization, brightness, color degeneration, contrast and sharpness, by `factor`
    (default {0, 0.3}). Each image draws its own, in Keras the batch. Keras: AugMix. */
 MIRT_API mirt_tensor *mirt_aug_mix(mirt_tensor *x, const mirt_augmentation *desc);
+/* Equalizes each of a grid of tiles, with a limit to how many numbers a level may have, and interpolates between tiles:
+   contrast-limited adaptive histogram equalization. Always active, also when predicting; no gradient passes. At most 64
+   channels. Keras: ContrastLimitedAdaptiveHistogramEqualization. */
+MIRT_API mirt_tensor *mirt_clahe(mirt_tensor *x, const mirt_augmentation *desc);
 /* These three are always active, and gradients pass. Each channel from its least and greatest number to value_range;
    one with a single number stays. At most 64 channels. */
 MIRT_API mirt_tensor *mirt_auto_contrast(mirt_tensor *x, const mirt_augmentation *desc);
@@ -179,7 +187,7 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
    0.5:0.5 is a half), grayscale:0.2 (a chance), solarization:0.1:0.5 (addition, threshold), posterization:4,
    color_degeneration:0.5, auto_contrast, equalization, sharpness:0.2:0.8, color_jitter:0.2:0.2:0.2:0.1 (brightness,
    contrast, saturation, hue), rand_augment or rand_augment:0.3, perspective or perspective:0.4 (scale), aug_mix or
-   aug_mix:0.3. */
+   aug_mix:0.3, clahe or clahe:2 (clip limit). */
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most);
 
 /* Mean and variance of the channels of x[0], over an epoch, into desc: what mirt_normalization then takes off. The data

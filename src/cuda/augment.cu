@@ -183,6 +183,26 @@ static __global__ __launch_bounds__(256) void mirt__cu_augment_levels(mirt__cu_a
     __syncthreads();
     if (threadIdx.x == 0) to[0] = mirt__transform_equalized(&t, count, to + 1) ? 1.0f : -1.0f;
 }
+/* What the numbers of a tile become: tile and channel blockIdx.y of image blockIdx.x. */
+static __global__ __launch_bounds__(256) void mirt__cu_augment_tiles(mirt__cu_augment a) {
+    MIRT_SHARED(int32_t, count, MIRT__TRANSFORM_BINS);
+    const mirt__transform &t = a.transform[a.first];
+    const int64_t image = blockIdx.x, high = mirt__transform_tile(t.h, t.bins),
+                  wide = mirt__transform_tile(t.w, t.size);
+    const int tiles = t.bins * t.size, channel = (int)blockIdx.y / tiles, tile = (int)blockIdx.y % tiles;
+    count[threadIdx.x] = 0;
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < high * wide; i += blockDim.x) {
+        const int64_t row = mirt__transform_mirrored(tile / t.size * high + i / wide, t.h),
+                      column = mirt__transform_mirrored(tile % t.size * wide + i % wide, t.w),
+                      at = image * a.x_image + (row * t.w + column) * a.c + channel;
+        atomicAdd(&count[mirt__transform_byte(&t, mirt__cu_load(a.x, a.x_dtype, at))], 1);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0)
+        mirt__transform_tile_levels(&t, count,
+                                    a.measured + (image * gridDim.y + blockIdx.y) * MIRT__TRANSFORM_BINS);
+}
 /* Number i of an image that is changed, whose channel is j. */
 static inline __device__ float mirt__cu_augment_value(const mirt__cu_augment &a, const mirt__transform &t,
                                                       const mirt__cu_augment_drawn &d, const mirt__transform_line *line,
@@ -190,6 +210,11 @@ static inline __device__ float mirt__cu_augment_value(const mirt__cu_augment &a,
     if (t.kind == MIRT_EQUALIZATION) {
         const float *const level = a.measured + (image * a.c + i % a.c) * (MIRT__TRANSFORM_BINS + 1);
         return level[0] < 0 ? x : level[1 + mirt__transform_bin(&t, x)];
+    }
+    if (t.kind == MIRT_CLAHE) {
+        const int pixel = i / a.c, row = pixel / (int)t.w, tiles = t.bins * t.size;
+        const float *const level = a.measured + (image * a.c + i % a.c) * tiles * MIRT__TRANSFORM_BINS;
+        return mirt__transform_tiled(&t, level, row, pixel - row * (int)t.w, x);
     }
     if (t.kind == MIRT_AUG_MIX) {
         float *const first = a.kept + image * 2 * a.x_image + i;
@@ -330,6 +355,10 @@ static void mirt__cu_augment_run_values(mirt__cu *cu, mirt__cu_augment a, const 
     if (traits & MIRT__MEASURES) MIRT_LAUNCH(cu, mirt__cu_augment_statistics, (unsigned)rows, 256, 0, a);
     if (kind == MIRT_EQUALIZATION)
         MIRT_LAUNCH(cu, mirt__cu_augment_levels, dim3((unsigned)rows, (unsigned)a.c), MIRT__TRANSFORM_BINS, 0, a);
+    if (kind == MIRT_CLAHE) {
+        const unsigned tiles = (unsigned)(a.c * t[a.first].bins * t[a.first].size);
+        MIRT_LAUNCH(cu, mirt__cu_augment_tiles, dim3((unsigned)rows, tiles), MIRT__TRANSFORM_BINS, 0, a);
+    }
     MIRT_LAUNCH(cu, mirt__cu_augment_values, blocks, 256, 0, a);
 }
 
@@ -348,7 +377,9 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
         end = pass.end;
         warps += pass.remakes;
         for (int k = i; k < end; k++) {
-            const int each = t[k].kind == MIRT_EQUALIZATION ? MIRT__TRANSFORM_BINS + 1 : 2;
+            const int each = t[k].kind == MIRT_EQUALIZATION ? MIRT__TRANSFORM_BINS + 1
+                             : t[k].kind == MIRT_CLAHE      ? MIRT__TRANSFORM_BINS * t[k].bins * t[k].size
+                                                            : 2;
             if (t[k].kind == MIRT_AUG_MIX && t[k].h * t[k].w * t[k].c > mixed) mixed = t[k].h * t[k].w * t[k].c;
             if ((each > 2 || (mirt__transform_traits(t[k].kind) & MIRT__MEASURES)) && each > measured) measured = each;
         }

@@ -126,6 +126,7 @@ static const struct {
      {MIRT__AT(brightness_factor), MIRT__AT(contrast_factor), MIRT__AT(saturation_factor), MIRT__AT(hue_factor)}},
     {"rand_augment", MIRT_RAND_AUGMENT, false, {MIRT__AT(factor), MIRT__AT(factor[1])}},
     {"perspective", MIRT_RANDOM_PERSPECTIVE, false, {MIRT__AT(scale)}},
+    {"clahe", MIRT_CLAHE, false, {MIRT__AT(clip_limit)}},
     {"aug_mix", MIRT_AUG_MIX, false, {MIRT__AT(factor), MIRT__AT(factor[1])}},
 #undef MIRT__AT
 };
@@ -199,7 +200,7 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     }
     if (numbers == 1 && out->kind == MIRT_RANDOM_TRANSLATION) out->width_factor[0] = out->height_factor[0];
     int made = 1;
-    for (int k = 0; made > 0; k++) made = mirt__transforms_next(out, k, 0, 1, 1, 3, &checked);
+    for (int k = 0; made > 0; k++) made = mirt__transforms_next(out, k, 0, 8, 8, 3, &checked);
     return made == 0 || (mirt__fail_at("augmentation %s", name), false);
 }
 

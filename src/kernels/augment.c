@@ -344,9 +344,15 @@ static size_t mirt__augment_half(const mirt__transform *t, int count, mirt_dtype
 }
 
 MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dtype x_dtype, mirt_dtype y_dtype) {
-    bool mixes = false;
-    for (int i = 0; i < count; i++) mixes = mixes || t[i].kind == MIRT_AUG_MIX;
-    return (mixes ? 4 : 2) * mirt__augment_half(t, count, x_dtype, y_dtype);
+    const size_t half = mirt__augment_half(t, count, x_dtype, y_dtype);
+    size_t kept = 0;
+    for (int i = 0; i < count; i++) {
+        const size_t tiles = t[i].kind == MIRT_CLAHE ? (size_t)(t[i].bins * t[i].size) : 0,
+                     bytes = tiles ? tiles * MIRT__TRANSFORM_BINS * sizeof(mirt__real)
+                                   : t[i].kind == MIRT_AUG_MIX ? 2 * half : 0;
+        kept = mirt__max(kept, bytes);
+    }
+    return 2 * half + kept;
 }
 
 /* Runs the pass of transforms [first, pass->end) from x to y, which is uint8 only if it is the last image. */
@@ -411,6 +417,16 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
         mirt__augment_to_bytes(real, (unsigned char *)a->y, last->oh * last->ow * last->c);
 }
 
+/* What predict-only programs can do: transforms that are always active. */
+static void mirt__augment_always(const mirt__augment *a) {
+    const mirt__transform *const t = a->transform;
+    mirt__augment_to_real(a->x, a->x_dtype, (mirt__real *)a->y, t->h * t->w * t->c);
+    for (int i = 0; i < a->count; i++) {
+        const size_t half = mirt__augment_half(t, a->count, a->x_dtype, a->y_dtype);
+        mirt__augment_clahe(&t[i], (mirt__real *)a->y, (mirt__real *)((char *)a->room + 2 * half));
+    }
+}
+
 typedef struct mirt__augment_job {
     const mirt__augment_rows *args;
     const mirt__where *where;
@@ -431,7 +447,8 @@ static void mirt__augment_task(void *arg, int64_t row, int member) {
     a.x = (const char *)r->x + (size_t)(row * first->h * first->w * first->c) * mirt__dtype_size(r->x_dtype);
     a.y = r->y + row * last->oh * last->ow * last->c;
     a.room = (char *)mirt__scratch(job->where, member);
-    mirt__augment_image(&a);
+    if (MIRT__TRAINS) mirt__augment_image(&a);
+    else mirt__augment_always(&a);
 }
 
 MIRT__LIB void mirt__augment_batch(const mirt__augment_rows *args, const mirt__where *where) {

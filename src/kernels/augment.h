@@ -28,7 +28,8 @@ typedef struct mirt__augment {
     void *room;
 } mirt__augment;
 MIRT__LIB void mirt__augment_image(const mirt__augment *args);
-/* Applies one transform, which moves no pixels, to the image so far; `kept`: two images' room for AugMix. */
+/* Applies one transform, which moves no pixels, to the image so far; `kept`: room for AugMix's two images,
+   or for CLAHE's levels. */
 MIRT__LIB void mirt__augment_values(const mirt__augment *args, const mirt__transform *transform, mirt__real *x,
                                     mirt__real *kept);
 /* The same of one that filters, to another image. */
@@ -40,6 +41,8 @@ MIRT__LIB void mirt__augment_divide(const float m[3], int64_t oy, int64_t ox, in
 /* AugMix's beginning, and the ends of its chains. */
 MIRT__LIB void mirt__augment_mix(const mirt__augment *args, const mirt__transform *transform, mirt__real *x,
                                  mirt__real *kept);
+/* `level`: MIRT__TRANSFORM_BINS numbers for each tile. */
+MIRT__LIB void mirt__augment_clahe(const mirt__transform *transform, mirt__real *x, mirt__real *level);
 /* For the tables of kernels. */
 MIRT__LIB void mirt__augment_batch(const mirt__augment_rows *args, const mirt__where *where);
 MIRT__LIB size_t mirt__augment_room(const mirt__transform *transform, int count, mirt_dtype x_dtype,

@@ -154,6 +154,20 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
                false;
     }
     if (MIRT__TRAINS && !mirt__transform_draws(d, out)) return false;
+    if (d->kind == MIRT_CLAHE) {
+        out->bins = d->tile_grid_size[0] ? d->tile_grid_size[0] : 8;
+        out->size = d->tile_grid_size[1] ? d->tile_grid_size[1] : 8;
+        out->low[0] = d->clip_limit != 0 ? d->clip_limit : 4;
+        if (out->bins < 1 || out->bins > 16 || out->size < 1 || out->size > 16 || !isfinite(d->clip_limit)) {
+            return mirt__fail(MIRT_E_INVALID, "tile_grid_size %d x %d, clip_limit %g; 1 to 16 tiles are possible, and a"
+                              " finite limit", out->bins, out->size, (double)d->clip_limit),
+                   false;
+        }
+        if (out->bins > 2 * h || out->size > 2 * w)
+            return mirt__fail(MIRT_E_SHAPE, "a grid of %d x %d tiles needs at least half as many rows and columns",
+                              out->bins, out->size),
+                   false;
+    }
     if (traits & MIRT__SIZES) {
         out->oh = d->height;
         out->ow = d->width ? d->width : d->height;
@@ -172,7 +186,8 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
                    false;
         }
     }
-    if (((traits & MIRT__MEASURES) || out->kind == MIRT_EQUALIZATION) && c > MIRT__AUGMENT_CHANNELS)
+    if (((traits & MIRT__MEASURES) || out->kind == MIRT_EQUALIZATION || out->kind == MIRT_CLAHE) &&
+        c > MIRT__AUGMENT_CHANNELS)
         return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__AUGMENT_CHANNELS), false;
     if ((traits & (MIRT__COLORS | MIRT__GRAYS)) && c != 3 && !((traits & MIRT__GRAYS) && c == 1))
         return mirt__fail(MIRT_E_SHAPE, "takes red, green and blue, not %lld channels", (long long)c), false;

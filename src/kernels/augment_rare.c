@@ -1,4 +1,4 @@
-/* Image transforms whose loops stay scalar: the quotients of a perspective, AugMix. */
+/* Image transforms whose loops stay scalar: the quotients of a perspective, AugMix, CLAHE. */
 
 #include "augment.h"
 
@@ -18,6 +18,25 @@ MIRT__LIB void mirt__augment_mix(const mirt__augment *a, const mirt__transform *
     mirt__real share[2];
     mirt__transform_shares(t, a->seed, a->row, a->step, share);
     for (int64_t i = 0; i < count; i++) x[i] = mirt__transform_mixed(t, share, x[i], kept + i, kept + count + i);
+}
+
+MIRT__LIB void mirt__augment_clahe(const mirt__transform *t, mirt__real *x, mirt__real *level) {
+    const int64_t high = mirt__transform_tile(t->h, t->bins), wide = mirt__transform_tile(t->w, t->size);
+    for (int64_t j = 0; j < t->c; j++) {
+        for (int k = 0; k < t->bins * t->size; k++) {
+            int32_t count[MIRT__TRANSFORM_BINS] = {0};
+            for (int64_t i = 0; i < high * wide; i++) {
+                const int64_t row = mirt__transform_mirrored(k / t->size * high + i / wide, t->h),
+                              column = mirt__transform_mirrored(k % t->size * wide + i % wide, t->w);
+                count[mirt__transform_byte(t, x[(row * t->w + column) * t->c + j])]++;
+            }
+            mirt__transform_tile_levels(t, count, level + (int64_t)k * MIRT__TRANSFORM_BINS);
+        }
+        for (int64_t i = 0; i < t->h * t->w; i++) {
+            mirt__real *const at = x + i * t->c + j;
+            *at = mirt__transform_tiled(t, level, i / t->w, i % t->w, *at);
+        }
+    }
 }
 
 #include "optimize_end.inc"

@@ -105,6 +105,7 @@ MIRT__LIB void mirt__augment_values(const mirt__augment *a, const mirt__transfor
     else if (t->kind == MIRT_RANDOM_ERASING) mirt__augment_erase(t, a, drawn, x);
     else if (t->kind == MIRT_EQUALIZATION) mirt__augment_equalize(t, x);
     else if (t->kind == MIRT_AUG_MIX) mirt__augment_mix(a, t, x, kept);
+    else if (t->kind == MIRT_CLAHE) mirt__augment_clahe(t, x, kept);
     else if (mirt__transform_traits(t->kind) & MIRT__COLORS)
         for (int64_t i = 0; i < pixels; i++) mirt__transform_color(t, amount[0], x + t->c * i);
     else

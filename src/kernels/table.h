@@ -419,7 +419,8 @@ typedef struct mirt__transform {
     bool crop;          /* size of the central part with the new aspect ratio, if it is resized */
     float value;        /* value of a constant fill */
     float low[2], high[2]; /* ranges of random factors: of the height, or of all; of the width */
-    int bins, size;     /* of equalization; of the kernel of a blur. AugMix: chains, and those that have ended */
+    int bins, size;     /* of equalization; of the kernel of a blur. AugMix: chains, and those that have ended.
+                           CLAHE: tiles down and across */
     int choices, choice; /* applies only to images that draw `choice` of this many by the key `chooser`; 0: to all */
     uint64_t chooser;
     float range[2];     /* range of pixels */

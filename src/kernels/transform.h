@@ -383,6 +383,57 @@ MIRT__TRANSFORM_INLINE mirt__real mirt__transform_mixed(const mirt__transform *t
                                 (mirt__real)t->range[0], (mirt__real)t->range[1]);
 }
 
+/* CLAHE's bin of a number. */
+MIRT__TRANSFORM_INLINE int mirt__transform_byte(const mirt__transform *t, mirt__real x) {
+    const mirt__real at = mirt__transform_to_bytes(t, x);
+    return at > 0 ? at < 255 ? (int)at : 255 : 0;
+}
+
+/* Rows or columns of each of `count` tiles of an image of `length`, and where one beyond its end is mirrored to. */
+MIRT__BOTH int64_t mirt__transform_tile(int64_t length, int count) { return (length + count - 1) / count; }
+MIRT__BOTH int64_t mirt__transform_mirrored(int64_t at, int64_t length) {
+    return at < length ? at : 2 * length - 1 - at;
+}
+
+/* What the numbers of a tile become, by their bin, if `count` of them lie in each. */
+MIRT__BOTH void mirt__transform_tile_levels(const mirt__transform *t, const int32_t *count, mirt__real *level) {
+    const mirt__real pixels =
+        (mirt__real)(mirt__transform_tile(t->h, t->bins) * mirt__transform_tile(t->w, t->size));
+    const mirt__real limit = t->low[0] > 0 ? (mirt__real)t->low[0] * pixels / MIRT__TRANSFORM_BINS : pixels;
+    mirt__real excess = 0, sum = 0, least = 0;
+    for (int i = 0; i < MIRT__TRANSFORM_BINS; i++)
+        excess += (mirt__real)count[i] > limit ? (mirt__real)count[i] - limit : 0;
+    for (int i = 0; i < MIRT__TRANSFORM_BINS; i++) {
+        sum += ((mirt__real)count[i] > limit ? limit : (mirt__real)count[i]) + excess / MIRT__TRANSFORM_BINS;
+        if (i == 0) least = sum;
+        level[i] = mirt__transform_clip((sum - least) * 255 / (pixels > least ? pixels - least : 1), 0, 255);
+    }
+}
+
+/* Number x at (row, column) by the levels of a channel's tiles, between the four whose middles are nearest. */
+MIRT__BOTH mirt__real mirt__transform_tiled(const mirt__transform *t, const mirt__real *level, int64_t row,
+                                            int64_t column, mirt__real x) {
+    const int64_t place[2] = {row, column}, length[2] = {t->h, t->w};
+    const int count[2] = {t->bins, t->size}, bin = mirt__transform_byte(t, x);
+    mirt__real share[2], value[2];
+    int tile[2][2];
+    for (int i = 0; i < 2; i++) {
+        const mirt__real size = (mirt__real)mirt__transform_tile(length[i], count[i]),
+                         at = ((mirt__real)place[i] - size / 2) / size + 1;
+        const int below = (int)at, last = count[i] - 1;
+        share[i] = at - (mirt__real)below;
+        tile[i][0] = below > 0 ? below - 1 : 0;
+        tile[i][1] = below < last ? below : last;
+    }
+    for (int i = 0; i < 2; i++) {
+        const mirt__real *const across = level + (int64_t)tile[0][i] * count[1] * MIRT__TRANSFORM_BINS + bin;
+        value[i] = mirt__transform_times(across[tile[1][0] * MIRT__TRANSFORM_BINS], 1 - share[1]) +
+                   mirt__transform_times(across[tile[1][1] * MIRT__TRANSFORM_BINS], share[1]);
+    }
+    return mirt__transform_of_bytes(
+        t, mirt__transform_times(value[0], 1 - share[0]) + mirt__transform_times(value[1], share[0]));
+}
+
 /* What makes y = (x - from) * factor + to of the numbers of a channel, clipped to [low, high]. */
 typedef struct mirt__transform_line {
     mirt__real from, factor, to, low, high;

@@ -67,6 +67,9 @@ static const mirt__field mirt__erasing_fields[] = {
     MIRT__AUGMENT_FIELD(value_range, FLOAT2), MIRT__AUGMENT_FIELD(fill_mode, FILL),
     MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(scale, FLOAT2), MIRT__AUGMENT_FIELD(fill_value, FLOAT),
     MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION)};
+static const mirt__field mirt__tile_fields[] = {
+    MIRT__AUGMENT_FIELD(value_range, FLOAT2), MIRT__AUGMENT_FIELD(clip_limit, FLOAT),
+    MIRT__AUGMENT_FIELD(tile_grid_size, INT2)};
 static const mirt__field mirt__mix_fields[] = {
     MIRT__AUGMENT_FIELD(value_range, FLOAT2), MIRT__AUGMENT_FIELD(num_chains, INT),
     MIRT__AUGMENT_FIELD(chain_depth, INT), MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(alpha, FLOAT),
@@ -112,7 +115,8 @@ static const mirt__field mirt__jitter_fields[] = {
     X(random_color_jitter, "RandomColorJitter", jitter, 0, 5) \
     X(rand_augment, "RandAugment", blur, 2, 4) \
     X(random_perspective, "RandomPerspective", erasing, 2, 4) \
-    X(aug_mix, "AugMix", mix, 0, 7)
+    X(aug_mix, "AugMix", mix, 0, 7) \
+    X(clahe, "ContrastLimitedAdaptiveHistogramEqualization", tile, 0, 3)
 
 static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x);
 #define MIRT__AUGMENT_CLASS(name, class_name, fields, first, count) \
@@ -122,7 +126,7 @@ static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x)
     MIRT__LAYER_LISTED(name);
 MIRT__AUGMENTATIONS(MIRT__AUGMENT_CLASS)
 #undef MIRT__AUGMENT_CLASS
-MIRT__STATIC_ASSERT(MIRT__NUMBER_OF_LAYER_aug_mix - MIRT__NUMBER_OF_LAYER_random_flip ==
+MIRT__STATIC_ASSERT(MIRT__NUMBER_OF_LAYER_clahe - MIRT__NUMBER_OF_LAYER_random_flip ==
                         (int)MIRT__AUGMENTATION_COUNT - 1, "layers are in the order of kinds");
 
 static const mirt__layer_class *mirt__augmentation_class(int kind) {
@@ -159,6 +163,10 @@ static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x)
     if (!mirt__is_batched(&x->shape)) {
         mirt__fail(MIRT_E_SHAPE, "takes a batch");
         return NULL;
+    }
+    if (kind == MIRT_CLAHE) { /* files have no zeros here */
+        d->tile_grid_size[0] = t.bins;
+        d->tile_grid_size[1] = t.size;
     }
     if (kind == MIRT_AUTO_CONTRAST) return mirt__auto_contrasted(x, &t);
     if (kind == MIRT_CENTER_CROP || kind == MIRT_RESIZING) return mirt__fit_op(x, &t);

@@ -2,8 +2,8 @@
 /* Random image transforms as an op. */
 
 /* data: the transforms of images that follow each other, key: what their keys are mixed with. Outside of training they
-   are left out, but for what crops make of the images' size. In training pixels are read as they are in the data. No
-   gradient passes. */
+   are left out, but for CLAHE and what crops make of the images' size. In training pixels are read as they are in the
+   data. No gradient passes. */
 
 static const mirt__transform *mirt__augment_list(const mirt__node *node) {
     return (const mirt__transform *)MIRT__OF(&node->a, data)->data;
@@ -20,7 +20,7 @@ static bool mirt__augment_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
 
-MIRT__TRAINING void mirt__augment_run(const mirt__call *call) {
+static void mirt__augment_run(const mirt__call *call) {
     const mirt__node *node = call->node;
     mirt__augment_rows a;
     a.transform = mirt__augment_list(node);
@@ -35,7 +35,7 @@ MIRT__TRAINING void mirt__augment_run(const mirt__call *call) {
     call->kernels->augment(&a, &call->where);
 }
 
-MIRT__TRAINING void mirt__augment_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
+static void mirt__augment_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
     (void)rows;
     const int count = mirt__augment_count(node);
     out->scratch = mirt__augment_room(mirt__augment_list(node), count, node->in[0]->dtype, MIRT_FLOAT32);
@@ -66,13 +66,18 @@ static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *no
         return mirt__record(graph, MIRT__OP_augment, &node->a, &x, 1);
     }
     for (int i = 0; x && i < mirt__augment_count(node); i++) {
+        mirt__attrs alone = node->a;
         if (t[i].kind == MIRT_RANDOM_CROP) x = mirt__fit_op(x, &t[i]);
+        if (t[i].kind != MIRT_CLAHE) continue;
+        MIRT__OF(&alone, data)->data = &t[i];
+        MIRT__OF(&alone, data)->bytes = sizeof *t;
+        x = mirt__record(graph, MIRT__OP_augment, &alone, &x, 1);
     }
     return x;
 }
 
-MIRT__OP_ROW(augment, mirt__augment_shape, MIRT__TRAINING_ENTRY(mirt__augment_run),
-    MIRT__SET(workspace, MIRT__TRAINING_ENTRY(mirt__augment_workspace)) MIRT__SET(lower, mirt__augment_lower)
+MIRT__OP_ROW(augment, mirt__augment_shape, mirt__augment_run,
+    MIRT__SET(workspace, mirt__augment_workspace) MIRT__SET(lower, mirt__augment_lower)
     MIRT__IS(row_wise) MIRT__IS(keeps_range))
 
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t) {

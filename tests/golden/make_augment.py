@@ -65,11 +65,12 @@ def entry(
     jitter=((0, 0), (0, 0), (0, 0), (0, 0)),
     num_ops=0,
     chains=(0, 0, 0, False),
+    tiles=(0, 0, 0),
 ):
     return (
         "{MIRT_%s, MIRT_FLIP_HORIZONTAL_AND_VERTICAL, %s, %s, %s, MIRT_FILL_%s, MIRT_%s, %.9g, %d, %d, %s, %s, NULL,"
         " false, %s, %s, %s, %s, %s, %d, %d, %s, %s, %s,"
-        " %s, %s, %d, %d, %d, %.9g, %s}"
+        " %s, %s, %d, %d, %d, %.9g, %s, %.9g, {%d, %d}}"
         % (
             kind.upper(),
             pair(factor),
@@ -94,6 +95,7 @@ def entry(
             num_ops,
             *chains[:3],
             str(chains[3]).lower(),
+            *tiles,
         )
     )
 
@@ -326,6 +328,11 @@ def auto_contrast(value_range):
 def equalization(bins, value_range):
     layer = L.Equalization(value_range=value_range, bins=bins or 256)
     return entry("equalization", value_range=value_range, bins=bins), layer, None
+
+
+def clahe(limit, grid, value_range):
+    layer = L.ContrastLimitedAdaptiveHistogramEqualization(value_range, limit, grid)
+    return entry("clahe", value_range=value_range, tiles=(limit, *grid)), layer, None
 
 
 def sharpness(factor, value_range):
@@ -569,6 +576,12 @@ CASES += [
     ([aug_mix(2, 5, 4.0, True, (0.2, 0.5), (0, 1))], (7, 4, 4)),
     ([aug_mix(1, 1, 0.01, True, (0.0, 1.0), (-1, 2))], (4, 6, 5)),
 ]
+for shape in SHAPES + [(33, 21, 3), (64, 48, 2)]:
+    CASES += [
+        ([clahe(4.0, (8, 8) if min(shape[:2]) > 3 else (2, 1), (0, 1))], shape),
+        ([clahe(20.0, (2, 2), (-0.5, 1.5))], shape),
+        ([clahe(-1.0, (1, 2), (0.25, 0.75))], shape),
+    ]
 
 
 def one_warp(entries, x):
