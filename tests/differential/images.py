@@ -99,6 +99,7 @@ class Augment(Case):
         "random_hue",
         "random_saturation",
         "random_erasing",
+        "clahe",
     ]
 
     def __init__(self, seed, scratch):
@@ -255,6 +256,13 @@ class Augment(Case):
         layer = L.RandomSaturation((factor, factor), value_range=(0.0, 1.0))
         want = np.asarray(layer(tf.constant(self.images.astype(np.float64)), training=True), np.float64).ravel()
         self.judge = lambda y: compare("pixels", y, want, 2e-5)
+
+    def draw_clahe(self, r, t, shape):
+        limit, grid = round(r.uniform(-1, 20), 2), [r.randint(1, min(8, 2 * length)) for length in shape[:2]]
+        t.update(clip_limit=limit, tile_grid_size=grid, value_range=r.choice([[0.0, 1.0], [-0.5, 1.5], [0.2, 0.7]]))
+        layer = L.ContrastLimitedAdaptiveHistogramEqualization(t["value_range"], limit, grid)
+        want = np.asarray(layer(tf.constant(self.images.astype(np.float64)), training=True), np.float64).ravel()
+        self.judge = lambda y: compare("pixels", y, want, 2e-6)
 
     def draw_random_erasing(self, r, t, shape):
         """A rectangle of the size that Keras's bounds give, wherever it lies."""

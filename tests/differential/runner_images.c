@@ -50,11 +50,13 @@ static mirt_augmentation get_transform(const item *it) {
     static const char *const kinds[] = {
         "random_flip", "random_rotation", "random_zoom",     "random_translation", "random_crop",
         "center_crop", "resizing",        "random_contrast", "random_brightness",  "random_shear",
-        "random_hue",  "random_saturation", "random_erasing", NULL};
+        "random_hue",  "random_saturation", "random_erasing", "random_grayscale", "random_invert", "solarization",
+        "random_posterization", "random_color_degeneration", "auto_contrast", "equalization", "random_sharpness",
+        "random_gaussian_blur", "random_color_jitter", "rand_augment", "random_perspective", "aug_mix", "clahe", NULL};
     static const char *const modes[] = {"horizontal_and_vertical", "horizontal", "vertical", NULL};
     static const char *const fills[] = {"reflect", "constant", "wrap", "nearest", NULL};
     mirt_augmentation d;
-    float size[2] = {0, 0};
+    float size[2] = {0, 0}, tiles[2] = {0, 0};
     memset(&d, 0, sizeof d);
     d.kind = (mirt_augmentation_kind)get_name(it, "kind", kinds, 0);
     d.mode = (mirt_flip_mode)get_name(it, "mode", modes, 0);
@@ -71,6 +73,10 @@ static mirt_augmentation get_transform(const item *it) {
     d.fill_mode = (mirt_fill_mode)get_name(it, "fill_mode", fills, 0);
     d.fill_value = get_float(it, "fill_value", 0);
     d.interpolation = get_interpolation(it);
+    d.clip_limit = get_float(it, "clip_limit", 0);
+    get_range(it, "tile_grid_size", tiles);
+    d.tile_grid_size[0] = (int)tiles[0];
+    d.tile_grid_size[1] = (int)tiles[1];
     d.crop_to_aspect_ratio = get_bool(it, "crop_to_aspect_ratio", false);
     return d;
 }
