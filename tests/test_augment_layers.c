@@ -1,4 +1,4 @@
-/* Tests augmentation as layers and as a stage, their errors, and normalization statistics. */
+/* Tests augmentation as layers, as a stage and as text, their errors, and normalization statistics. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "augment_util.h"
@@ -501,6 +501,120 @@ static void test_adapt(void) {
     mirt_dataset_destroy(data);
 }
 
+/* >>text */
+
+static void test_text(void) {
+    mirt_augmentation l[8];
+    ok(mirt_parse_augmentation("flip,rotation:0.1,zoom:0.1", l, 8) == 3 && l[0].kind == MIRT_RANDOM_FLIP &&
+           l[0].mode == MIRT_FLIP_HORIZONTAL_AND_VERTICAL && l[1].kind == MIRT_RANDOM_ROTATION &&
+           l[1].factor[0] == 0.1f && l[1].factor[1] == 0 && l[2].kind == MIRT_RANDOM_ZOOM &&
+           l[2].height_factor[0] == 0.1f && l[2].width_factor[0] == 0,
+       "a list is read");
+    ok(mirt_parse_augmentation("flip:horizontal,zoom:0.1:0.2:wrap,translation:0.25,crop:200:180,center_crop:9,resizing:"
+                               "224:nearest,contrast:0.2,brightness:0.5",
+                               l, 8) == 8 &&
+           l[0].mode == MIRT_FLIP_HORIZONTAL && l[1].height_factor[0] == 0.1f && l[1].width_factor[0] == 0.2f &&
+           l[1].fill_mode == MIRT_FILL_WRAP && l[2].height_factor[0] == 0.25f && l[2].width_factor[0] == 0.25f &&
+           l[3].height == 200 && l[3].width == 180 && l[4].kind == MIRT_CENTER_CROP && l[4].height == 9 &&
+           l[4].width == 0 && l[5].interpolation == MIRT_NEAREST && l[5].height == 224 && l[6].factor[0] == 0.2f &&
+           l[7].kind == MIRT_RANDOM_BRIGHTNESS,
+       "... with all that may stand there");
+    ok(mirt_parse_augmentation("shear:0.2:0.1:wrap,hue:0.1,saturation:0.4:0.6,erasing,erasing:0.5:constant", l, 8) ==
+               5 &&
+           l[0].kind == MIRT_RANDOM_SHEAR && l[0].x_factor[0] == 0.2f && l[0].y_factor[0] == 0.1f &&
+           l[0].fill_mode == MIRT_FILL_WRAP && l[1].kind == MIRT_RANDOM_HUE && l[1].factor[0] == 0.1f &&
+           l[2].factor[0] == 0.4f && l[2].factor[1] == 0.6f && l[3].kind == MIRT_RANDOM_ERASING &&
+           l[3].fill_mode == MIRT_FILL_REFLECT && l[4].factor[0] == 0.5f && l[4].fill_mode == MIRT_FILL_CONSTANT,
+       "... shear, colors, erasing");
+    ok(mirt_parse_augmentation("grayscale,invert:0.5,solarization:0.2:0.3,posterization:3:5,color_degeneration:0.25,"
+                               "auto_contrast,equalization,grayscale:0.125",
+                               l, 8) == 8 &&
+           l[0].kind == MIRT_RANDOM_GRAYSCALE && l[1].kind == MIRT_RANDOM_INVERT && l[1].factor[0] == 0.5f &&
+           l[2].kind == MIRT_SOLARIZATION && l[2].addition_factor[0] == 0.2f && l[2].threshold_factor[0] == 0.3f &&
+           l[3].kind == MIRT_RANDOM_POSTERIZATION && l[3].factor[0] == 3 && l[3].factor[1] == 5 &&
+           l[4].kind == MIRT_RANDOM_COLOR_DEGENERATION && l[4].factor[0] == 0.25f && l[5].kind == MIRT_AUTO_CONTRAST &&
+           l[6].kind == MIRT_EQUALIZATION && l[7].factor[0] == 0.125f,
+       "... colors and levels");
+    ok(mirt_parse_augmentation("sharpness:0.5:1,gaussian_blur,gaussian_blur:0.5,color_jitter:0.1:0.2:0.3:0.4,"
+                               "color_jitter:0.5,rand_augment,rand_augment:0.25",
+                               l, 8) == 7 &&
+           l[0].kind == MIRT_RANDOM_SHARPNESS && l[0].factor[0] == 0.5f && l[0].factor[1] == 1 &&
+           l[1].kind == MIRT_RANDOM_GAUSSIAN_BLUR && l[2].factor[0] == 0.5f && l[3].kind == MIRT_RANDOM_COLOR_JITTER &&
+           l[3].brightness_factor[0] == 0.1f && l[3].contrast_factor[0] == 0.2f && l[3].saturation_factor[0] == 0.3f &&
+           l[3].hue_factor[0] == 0.4f && l[4].hue_factor[0] == 0 && l[5].kind == MIRT_RAND_AUGMENT &&
+           l[6].factor[0] == 0.25f,
+       "... filters, jitter, RandAugment");
+    ok(mirt_parse_augmentation("perspective,perspective:0.25", l, 8) == 2 && l[0].kind == MIRT_RANDOM_PERSPECTIVE &&
+           l[0].scale[0] == 0 && l[1].scale[0] == 0.25f,
+       "... perspective");
+    ok(mirt_parse_augmentation("aug_mix,aug_mix:0.25:0.5", l, 8) == 2 && l[0].kind == MIRT_AUG_MIX &&
+           l[0].factor[0] == 0 && l[1].factor[0] == 0.25f && l[1].factor[1] == 0.5f,
+       "... AugMix");
+    ok(mirt_parse_augmentation("clahe,clahe:2.5", l, 8) == 2 && l[0].kind == MIRT_CLAHE && l[0].clip_limit == 0 &&
+           l[1].clip_limit == 2.5f,
+       "... CLAHE");
+    static const char *const bad[] = {"",
+                                      "flip,",
+                                      ",flip",
+                                      "flop",
+                                      "rotation",
+                                      "rotation:",
+                                      "rotation:x",
+                                      "rotation:2",
+                                      "rotation:0.1:0.2",
+                                      "zoom:-1",
+                                      "zoom:0.1:0.2:0.3",
+                                      "crop:0",
+                                      "crop:1.5",
+                                      "crop:9999999",
+                                      "flip:0.1",
+                                      "flip:sideways",
+                                      "contrast:-0.5",
+                                      "contrast:0.1:wrap",
+                                      "rotation:nan",
+                                      "rotation:0.1:horizontal",
+                                      "shear",
+                                      "shear:-0.1",
+                                      "shear:0.1:0.2:0.3",
+                                      "hue:1.5",
+                                      "saturation",
+                                      "saturation:0.2:2",
+                                      "erasing:wrap",
+                                      "erasing:2",
+                                      "grayscale:2",
+                                      "grayscale:0.1:0.2",
+                                      "invert:-1",
+                                      "solarization",
+                                      "solarization:2",
+                                      "posterization",
+                                      "posterization:9",
+                                      "posterization:2.5",
+                                      "color_degeneration",
+                                      "auto_contrast:1",
+                                      "equalization:1",
+                                      "sharpness",
+                                      "sharpness:2",
+                                      "gaussian_blur:1.5",
+                                      "color_jitter",
+                                      "color_jitter:0.1:2",
+                                      "color_jitter:0.1:0.1:0.1:0.1:0.1",
+                                      "rand_augment:1.5",
+                                      "perspective:2",
+                                      "perspective:0.1:0.2",
+                                      "perspective:wrap",
+                                      "aug_mix:2",
+                                      "clahe:1:2",
+                                      "clahe:inf",
+                                      "flip,flip,flip,flip,flip,flip,flip,flip,flip",
+                                      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
+    for (int i = 0; i < MIRT__COUNT(bad); i++)
+        ok(mirt_parse_augmentation(bad[i], l, 8) == -1 && mirt_last_status() == MIRT_E_INVALID, "\"%s\": %s", bad[i],
+           mirt_last_error());
+    ok(mirt_parse_augmentation("posterization", l, 8) == -1 && strstr(mirt_last_error(), "such as posterization:4") &&
+           mirt_parse_augmentation("posterization:x", l, 8) == -1 && strstr(mirt_last_error(), "write posterization:4"),
+       "a message names a value that would do: %s", mirt_last_error());
+}
+
 int main(void) {
     snprintf(path, sizeof path, "%s/mirt_augment_%ld", tap_tmpdir(), (long)getpid());
     draw_rows();
@@ -511,5 +625,6 @@ int main(void) {
     test_passes_ahead();
     test_misuse();
     test_adapt();
+    test_text();
     return done_testing();
 }
