@@ -25,7 +25,7 @@ typedef struct layout {
 typedef struct scene {
     const char *name;
     int replicas, batch;
-    bool normed, synchronized, clipped, weighted, photos, accumulated, averaged, frozen, augmented, loop;
+    bool normed, synchronized, clipped, weighted, photos, accumulated, averaged, frozen, augmented, loop, whole;
     float dropout;
     mirt_collective collective;
 } scene;
@@ -81,6 +81,7 @@ TAP_UNUSED static mirt_model *model_of(mirt_strategy *strategy, const scene *s) 
     mirt_model_output(model, layers(mirt_input(model, shape), s));
     if (s->frozen) mirt_set_trainable(model, "first", false);
     mirt_compile_desc c = image_compile(mirt_adam(1e-3f));
+    if (s->whole) c.optimizer = mirt_muon(0.02f);
     if (s->clipped) c.optimizer.global_clipnorm = 0.05f;
     c.optimizer.use_ema = s->averaged;
     if (s->weighted) {
@@ -238,6 +239,7 @@ TAP_UNUSED static const scene scenes[] = {
     {.name = "batch normalization", .replicas = 8, .batch = 29, .normed = true},
     {.name = "synchronized batch normalization", .replicas = 8, .batch = 29, .normed = true, .synchronized = true},
     {.name = "clipping by the global norm", .replicas = 13, .batch = 29, .clipped = true},
+    {.name = "products of whole weights", .replicas = 13, .batch = 29, .whole = true},
     {.name = "photographs, two of them damaged", .replicas = 8, .batch = 16, .photos = true},
     {.name = "augmented photographs", .replicas = 13, .batch = 21, .photos = true, .augmented = true},
     /* which fewer layouts run */
@@ -249,7 +251,7 @@ TAP_UNUSED static const scene scenes[] = {
     {.name = "frozen layers and photographs", .replicas = 8, .batch = 29, .frozen = true, .photos = true},
     {.name = "a loop of the user's", .replicas = 8, .batch = 29, .loop = true, .dropout = 0.3f},
 };
-enum { SCENES = sizeof scenes / sizeof scenes[0], MAIN_SCENES = 9 };
+enum { SCENES = sizeof scenes / sizeof scenes[0], MAIN_SCENES = 10 };
 
 TAP_UNUSED static void write_photos(void) {
     unsigned char file[IMAGE_MOST];
