@@ -61,9 +61,10 @@
      RandomShear, RandomHue, RandomSaturation, RandomErasing, RandomGrayscale,
      RandomInvert, Solarization, RandomPosterization, RandomColorDegeneration,
      AutoContrast, Equalization, RandomSharpness, RandomGaussianBlur,
-     RandomColorJitter, RandAugment, BatchNormalization, LayerNormalization,
-     RMSNormalization, GroupNormalization, UnitNormalization, Add, Subtract,
-     Multiply, Average, Maximum, Minimum, Concatenate
+     RandomColorJitter, RandAugment, RandomPerspective, AugMix,
+     ContrastLimitedAdaptiveHistogramEqualization, BatchNormalization,
+     LayerNormalization, RMSNormalization, GroupNormalization, UnitNormalization,
+     Add, Subtract, Multiply, Average, Maximum, Minimum, Concatenate, Dot
    - losses: sparse_categorical_crossentropy, categorical_crossentropy,
      binary_crossentropy, mean_squared_error, mean_absolute_error, huber, hinge,
      squared_hinge, log_cosh, kl_divergence, cosine_similarity,
@@ -80,7 +81,7 @@
      concordance_correlation, sensitivity_at_specificity,
      specificity_at_sensitivity, precision_at_recall, recall_at_precision
    - optimizers: adam, sgd, adamw, rmsprop, nadam, adagrad, adamax, lion,
-     adadelta, schedule_free_adamw, ftrl
+     adadelta, schedule_free_adamw, ftrl, lamb, muon, adafactor
    - schedules: PiecewiseConstantDecay, ExponentialDecay, PolynomialDecay,
      InverseTimeDecay, CosineDecay, CosineDecayRestarts
    - callbacks: early_stopping, terminate_on_nan, swap_ema_weights,
@@ -91,7 +92,8 @@
      random_shear, random_hue, random_saturation, random_erasing,
      random_grayscale, random_invert, solarization, random_posterization,
      random_color_degeneration, auto_contrast, equalization, random_sharpness,
-     random_gaussian_blur, random_color_jitter, rand_augment
+     random_gaussian_blur, random_color_jitter, rand_augment, random_perspective,
+     aug_mix, clahe
    - ready-made networks: efficientnet_v2_b0, efficientnet_v2_b1,
      efficientnet_v2_b2, efficientnet_v2_b3, efficientnet_v2_s, efficientnet_v2_m,
      efficientnet_v2_l, mobilenet_v2, mobilenet_v3_small, mobilenet_v3_large,
@@ -1114,6 +1116,10 @@ MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_i
    mirt_dataset_file is SHARD/MEMBER. MIRT_E_FORMAT: a damaged archive, a sample without a label or with two;
    MIRT_E_NOT_FOUND, MIRT_E_IO. WebDataset: WebDataset(shards, shardshuffle=True).shuffle(1000). */
 MIRT_API mirt_dataset *mirt_tar_dataset(const char *shards, const mirt_image_directory_desc *desc);
+/* Training and validation data, split by validation_split: both subsets of mirt_tar_dataset, whose headers are read
+   once. On failure both are NULL. */
+MIRT_API mirt_status mirt_tar_datasets(const char *shards, const mirt_image_directory_desc *desc,
+                                       mirt_dataset **training, mirt_dataset **validation);
 #endif
 /* Reads one file as a data set of this description does, so that a model sees the same pixels, bit for bit: [height,
    width, channels] of desc->dtype into `out`. `desc` NULL: all defaults. Errors as mirt_read_image. Keras: load_img,
@@ -1198,6 +1204,7 @@ typedef enum mirt_activation_kind {
     MIRT_SPARSE_SIGMOID,
     MIRT_SQUAREPLUS,
     MIRT_TANH_SHRINK,
+    MIRT_SPARSEMAX /* over the last axis */,
     MIRT__ACTIVATION_COUNT
 } mirt_activation_kind;
 
@@ -1281,6 +1288,9 @@ MIRT_API mirt_tensor *mirt_constant_tensor(mirt_tensor *like, mirt_array array);
 /* Over the last axis. */
 MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_log_softmax(mirt_tensor *x);
+/* The nearest probabilities to x along `axis`, which counts as for mirt_argmax; small ones are 0. Martins & Astudillo
+   2016. Keras: activations.sparsemax. */
+MIRT_API mirt_tensor *mirt_sparsemax(mirt_tensor *x, int axis);
 /* [.., m, k] x [k, n]; transposes swap the last two axes first. Keras: ops.matmul. A batched left
    side is one matrix of rows; the right side is [k, n] (or [n, k] transposed). */
 MIRT_API mirt_tensor *mirt_matmul(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b);
@@ -1392,13 +1402,15 @@ typedef struct mirt_regularizer {
 } mirt_regularizer;
 
 typedef enum mirt_constraint_kind {
-    MIRT_NO_CONSTRAINT = 0, MIRT_MAX_NORM, MIRT_NON_NEG, MIRT_UNIT_NORM, MIRT_MIN_MAX_NORM, MIRT__CONSTRAINT_COUNT
+    MIRT_NO_CONSTRAINT = 0, MIRT_MAX_NORM, MIRT_NON_NEG, MIRT_UNIT_NORM, MIRT_MIN_MAX_NORM, MIRT_SPECTRAL_NORM,
+    MIRT__CONSTRAINT_COUNT
 } mirt_constraint_kind;
 /* What a weight is made to fulfill after every update of it. Values by the functions below; all zeros: nothing. */
 typedef struct mirt_constraint {
     mirt_constraint_kind kind;
     float min_value, max_value, rate; /* of norms; rate: the part of the way that a weight is moved */
     int axis; /* bits: a norm is over these axes */
+    int power_iterations;
 } mirt_constraint;
 
 /* Keras: constraints.MaxNorm, NonNeg, UnitNorm, MinMaxNorm. Bits of `axis` are axes of the weight: 1 is Keras's
@@ -1407,6 +1419,11 @@ MIRT_API mirt_constraint mirt_max_norm(float max_value, int axis);
 MIRT_API mirt_constraint mirt_non_neg(void);
 MIRT_API mirt_constraint mirt_unit_norm(int axis);
 MIRT_API mirt_constraint mirt_min_max_norm(float min_value, float max_value, float rate, int axis);
+/* For a layer's kernel as a matrix [all other axes, last axis] of at most 4096 columns: after each update it is divided
+   by its largest singular value, estimated by so many iterations, at least one, from what the weight "vector_u" of the
+   layer keeps, which is not trained. A kernel of zeros stays. Refused with parameter servers. Miyato et al. 2018.
+   Keras: SpectralNormalization. */
+MIRT_API mirt_constraint mirt_spectral_norm(int power_iterations);
 
 typedef struct mirt_dense_desc {
     int units;
@@ -1510,6 +1527,12 @@ typedef struct mirt_rms_norm_desc {
     float epsilon; /* default 1e-6 */
     const char *name;
 } mirt_rms_norm_desc;
+
+typedef struct mirt_dot_desc {
+    int axes[2];    /* of the two tensors, counted as for mirt_argmax; {k, 0}: k of both; default: the last ones */
+    bool normalize; /* to unit length along the axes first: cosines */
+    const char *name;
+} mirt_dot_desc;
 
 typedef struct mirt_group_norm_desc {
     int groups;     /* of channels; default 32; -1: one per channel, which is instance normalization */
@@ -1655,6 +1678,10 @@ MIRT_API mirt_tensor *mirt_multiply_layer(mirt_tensor *const *in, int count);
 MIRT_API mirt_tensor *mirt_average_layer(mirt_tensor *const *in, int count);
 MIRT_API mirt_tensor *mirt_maximum_layer(mirt_tensor *const *in, int count);
 MIRT_API mirt_tensor *mirt_minimum_layer(mirt_tensor *const *in, int count);
+/* Sums of products along one axis of each: (rows, the other axes of a, those of b), or (rows, 1) where none is left.
+   Takes rows * (all of a but its axis) * b numbers while it does. MIRT_E_SHAPE: the axes differ in size, name that of
+   the rows, or more than MIRT_MAX_RANK are left. Keras: Dot. NULL desc: all defaults. */
+MIRT_API mirt_tensor *mirt_dot(mirt_tensor *a, mirt_tensor *b, const mirt_dot_desc *desc);
 /* The name of the model's next layer, for those whose description has none: valid UTF-8 without '/', copied.
    Keras: layer(name=...). */
 MIRT_API void mirt_next_name(mirt_model *model, const char *name);
@@ -1816,6 +1843,9 @@ typedef enum mirt_augmentation_kind {
     MIRT_RANDOM_GAUSSIAN_BLUR,
     MIRT_RANDOM_COLOR_JITTER,
     MIRT_RAND_AUGMENT,
+    MIRT_RANDOM_PERSPECTIVE,
+    MIRT_AUG_MIX,
+    MIRT_CLAHE,
     MIRT__AUGMENTATION_COUNT
 } mirt_augmentation_kind;
 /* Where a pixel from outside of the image is taken from: (dcba|abcd|dcba), one value, (abcd|abcd|abcd),
@@ -1835,7 +1865,8 @@ typedef struct mirt_augmentation {
     float factor[2];             /* rotation: in turns, counter-clockwise, within [-1, 1]; brightness: of the value
                                     range, within [-1, 1]; contrast: {l, u}, within [0, 1], is 1 - l to 1 + u times the
                                     contrast, and {f, 0} is {f, f}; hue, saturation, color degeneration, erasing,
-                                    inversion, sharpness, blur, RandAugment: within [0, 1], and {f, 0} is {0, f};
+                                    inversion, sharpness, blur, RandAugment, AugMix, perspective: within [0, 1], and
+                                    {f, 0} is {0, f};
                                     grayscale: its chance, {f, 0}; posterization: bits, {l, u} is l to u - 1, within
                                     [1, 8], {f, 0} is {1, f} */
     /* zoom, above -1 to 1: how much larger the part of the image that is shown becomes, so that more than 0 zooms out;
@@ -1843,9 +1874,9 @@ typedef struct mirt_augmentation {
        right */
     float height_factor[2], width_factor[2];
     mirt_fill_mode fill_mode;    /* rotation, zoom, translation, shear; erasing: noise or MIRT_FILL_CONSTANT */
-    mirt_interpolation interpolation; /* the first four, and resizing: bilinear or nearest; the layer mirt_resizing any
-                                         but area */
-    float fill_value;            /* of MIRT_FILL_CONSTANT */
+    mirt_interpolation interpolation; /* the first four, perspective and resizing: bilinear or nearest; the layer
+                                         mirt_resizing any but area */
+    float fill_value;            /* of MIRT_FILL_CONSTANT, and of perspective */
     int height, width;           /* of what crops and resizing make; {n, 0} is {n, n} */
     bool crop_to_aspect_ratio;   /* resizing: of the largest part in the middle that has the new shape */
     float value_range[2];        /* of pixels, all that change values but grayscale: results are clipped to it, but for
@@ -1855,7 +1886,8 @@ typedef struct mirt_augmentation {
     float x_factor[2], y_factor[2]; /* shear, within [0, 1]: pixels to the side per pixel down, and down per pixel to
                                        the side */
     float scale[2];              /* erasing, within [0, 1]: squares of the shares of height and width that the erased
-                                    part has; default {0.02, 0.33} */
+                                    part has; default {0.02, 0.33}; perspective, {s, 0}: a corner moves by up to half
+                                    of this share of the height and width; default 1 */
     float addition_factor[2], threshold_factor[2]; /* solarization, within [0, 1]; {f, 0} is {0, f} */
     int bins;                    /* equalization, 2 to 256; default 256 */
     int kernel_size;             /* blur: pixels to a side, odd, at most 31; default 3 */
@@ -1863,6 +1895,12 @@ typedef struct mirt_augmentation {
     float brightness_factor[2], contrast_factor[2], saturation_factor[2], hue_factor[2]; /* color jitter: `factor` of
                                     these four; {0, 0} leaves one out */
     int num_ops;                 /* RandAugment: changes one after the other; 1 to 8, default 2 */
+    int num_chains, chain_depth; /* AugMix: chains, and changes one after the other in each; 1 to 5, default 3 */
+    float alpha;                 /* AugMix: of the distributions of shares, above 0; default 1 */
+    bool fewer_ops;              /* AugMix: the first seven changes only. Keras: all_ops=False */
+    float clip_limit;            /* CLAHE: the most numbers a level may have, in means of all levels; below 0:
+                                    unlimited; default 4 */
+    int tile_grid_size[2];       /* CLAHE: tiles down and across, 1 to 16 each; default {8, 8} */
 } mirt_augmentation;
 
 /* Layers on (rows, height, width, channels). Random ones are active in training only, and leave nothing in programs
@@ -1884,6 +1922,10 @@ MIRT_API mirt_tensor *mirt_random_contrast(mirt_tensor *x, const mirt_augmentati
 MIRT_API mirt_tensor *mirt_random_brightness(mirt_tensor *x, const mirt_augmentation *desc);
 /* From the upper left corner; both directions have the same random sign. */
 MIRT_API mirt_tensor *mirt_random_shear(mirt_tensor *x, const mirt_augmentation *desc);
+/* With a chance that is drawn from `factor`, default {0, 1}, the corners move, except the upper left one; the upper
+   right and the lower left one stay on their edges. Outside of the image is fill_value. An image of one row or column
+   stays. Keras: RandomPerspective. */
+MIRT_API mirt_tensor *mirt_random_perspective(mirt_tensor *x, const mirt_augmentation *desc);
 /* Of red, green and blue: the hue turns by up to half the factor, either way. */
 MIRT_API mirt_tensor *mirt_random_hue(mirt_tensor *x, const mirt_augmentation *desc);
 /* The saturation times f / (1 - f): a factor of 0.5 changes nothing, 0 is gray. As in Keras the saturation itself is
@@ -1919,6 +1961,15 @@ MIRT_API mirt_tensor *mirt_random_color_jitter(mirt_tensor *x, const mirt_augmen
    posterization, solarization, auto contrast and equalization, each by `factor` (default {0, 0.5}). Each image draws
    its own, in Keras the batch. */
 MIRT_API mirt_tensor *mirt_rand_augment(mirt_tensor *x, const mirt_augmentation *desc);
+/* A mean of the image and of num_chains changed ones, clipped to value_range; Dirichlet and beta distributions of
+   `alpha` give the shares. Each change in a chain is none or one of shear, translation, rotation, posterization,
+   solarization, auto contrast, equalization, brightness, color degeneration, contrast and sharpness, by `factor`
+   (default {0, 0.3}). Each image draws its own, in Keras the batch. Keras: AugMix. */
+MIRT_API mirt_tensor *mirt_aug_mix(mirt_tensor *x, const mirt_augmentation *desc);
+/* Equalizes each of a grid of tiles, with a limit to how many numbers a level may have, and interpolates between tiles:
+   contrast-limited adaptive histogram equalization. Always active, also when predicting; no gradient passes. At most 64
+   channels. Keras: ContrastLimitedAdaptiveHistogramEqualization. */
+MIRT_API mirt_tensor *mirt_clahe(mirt_tensor *x, const mirt_augmentation *desc);
 /* These three are always active, and gradients pass. Each channel from its least and greatest number to value_range;
    one with a single number stays. At most 64 channels. */
 MIRT_API mirt_tensor *mirt_auto_contrast(mirt_tensor *x, const mirt_augmentation *desc);
@@ -1942,7 +1993,8 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
    erasing or erasing:0.5:constant, invert:0.2 and gaussian_blur:0.5 (a chance of up to this, which each image draws;
    0.5:0.5 is a half), grayscale:0.2 (a chance), solarization:0.1:0.5 (addition, threshold), posterization:4,
    color_degeneration:0.5, auto_contrast, equalization, sharpness:0.2:0.8, color_jitter:0.2:0.2:0.2:0.1 (brightness,
-   contrast, saturation, hue), rand_augment or rand_augment:0.3. */
+   contrast, saturation, hue), rand_augment or rand_augment:0.3, perspective or perspective:0.4 (scale), aug_mix or
+   aug_mix:0.3, clahe or clahe:2 (clip limit). */
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most);
 
 /* Mean and variance of the channels of x[0], over an epoch, into desc: what mirt_normalization then takes off. The data
@@ -2051,7 +2103,10 @@ MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rat
     X(MIRT_LION, lion, lion) \
     X(MIRT_ADADELTA, adadelta, adadelta) \
     X(MIRT_SCHEDULE_FREE_ADAMW, schedule_free_adamw, schedule_free) \
-    X(MIRT_FTRL, ftrl, ftrl)
+    X(MIRT_FTRL, ftrl, ftrl) \
+    X(MIRT_LAMB, lamb, adam) \
+    X(MIRT_MUON, muon, sgd) \
+    X(MIRT_ADAFACTOR, adafactor, sgd)
 #define MIRT__OPTIMIZER_VALUE(kind, name, kernel) kind,
 typedef enum mirt_optimizer_kind {
     MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_VALUE) MIRT__OPTIMIZER_COUNT
@@ -2084,8 +2139,21 @@ typedef struct mirt_optimizer {
     float ema_momentum;            /* default 0.99 */
     int64_t ema_overwrite_frequency; /* the weights become their averages after every so many steps, too */
     float initial_accumulator_value; /* Adagrad, Ftrl */
+    /* options of one optimizer alone */
     int64_t warmup_steps;            /* ScheduleFreeAdamW: the first steps, over which the rate rises */
     float l1_regularization_strength, l2_regularization_strength, l2_shrinkage_regularization_strength, beta; /* Ftrl */
+    /* Muon; its beta_1 and beta_2 are Keras's adam_beta_1 and adam_beta_2 */
+    float adam_weight_decay;       /* of weights that AdamW updates, */
+    float adam_lr_ratio;           /* and their rate, by the others' */
+    float rms_rate;                /* times the root of a weight's longer side: what the rate is multiplied by; 0: 1 */
+    int ns_steps;                  /* 0 to 100 */
+    bool exclude_embeddings;       /* weights whose names contain "embedding", in any case, are AdamW's, */
+    const char *exclude_layers;    /* and those whose names, with those of layers, contain one of these words, separated
+                                      by commas; copied by mirt_compile. In Keras they are regular expressions */
+    float muon_a, muon_b, muon_c;  /* Muon: a step of its iteration, of which it takes ns_steps; may be negative, */
+    float beta_2_decay;            /* as may this. Adafactor: step^beta_2_decay of each mean of squares is new; */
+    float epsilon_2;               /* the least root mean square that a weight counts as having; */
+    float clip_threshold;          /* the largest one of a direction */
 } mirt_optimizer;
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -2110,9 +2178,22 @@ MIRT_API mirt_optimizer mirt_adadelta(float learning_rate);
 /* Keras ScheduleFreeAdamW, which needs no schedule: beta_1 0.9 (not 0), beta_2 0.999, epsilon 1e-8, no warm-up; its
    usual rate is 0.0025. Defazio et al. 2024. */
 MIRT_API mirt_optimizer mirt_schedule_free_adamw(float learning_rate);
-/* Keras Ftrl: initial_accumulator_value 0.1, no regularization; learning_rate_power is -0.5. Weights become NaN in a
-   step whose rate is 0, by which it divides, as in Keras: no warm-up from 0. McMahan et al. 2013. */
+/* Keras Ftrl: initial_accumulator_value 0.1, no regularization; learning_rate_power is -0.5. A step
+   whose rate is 0 changes nothing; Keras's divides by it, and weights become NaN. McMahan et al. 2013. */
 MIRT_API mirt_optimizer mirt_ftrl(float learning_rate);
+/* Keras Lamb, for large batches: Adam's step of each weight, made as long as the weight's norm times the rate: beta_1
+   0.9, beta_2 0.999, epsilon 1e-7. You et al. 2020. */
+MIRT_API mirt_optimizer mirt_lamb(float learning_rate);
+/* Keras Muon: momentum of matrices, whose singular values are made about 1 by five products each (Newton-Schulz); other
+   weights, and embeddings, as by AdamW. beta_1 0.9, beta_2 0.999, epsilon 1e-7, weight_decay and adam_weight_decay
+   0.004, momentum 0.95 with nesterov, ns_steps 5, rms_rate 0.2; exclude_layers should name the last layer. Jordan et
+   al. 2024, Liu et al. 2025. */
+MIRT_API mirt_optimizer mirt_muon(float learning_rate);
+/* Keras Adafactor: gradients divided by the roots of means of their squares, of matrices (the last two axes) by the
+   means of rows and columns alone, at a rate by the weight's root mean square, which falls at least as 1 / sqrt(step):
+   beta_2_decay -0.8, epsilon (Keras: epsilon_1) 1e-30, epsilon_2 1e-3, clip_threshold 1. Keras's relative_step changes
+   nothing there. Shazeer & Stern 2018. */
+MIRT_API mirt_optimizer mirt_adafactor(float learning_rate);
 
 /* With use_ema: replaces the weights by their averages, on every device. mirt_fit calls it at its end; custom loops
    call it themselves. Does nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without
@@ -3328,7 +3409,7 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
 #define MIRT__UNARY_LIST(X) \
     X(0, COPY, copy, NONE, x, COPY, INLINE(x), PASS(dy)) \
     X(1, NEGATIVE, negative, 0, -x, LOOP(-x), INLINE(-x), PASS(mirt__unary_op(MIRT__NEGATIVE, dy, 0, 0))) \
-    X(2, SQUARE, square, 0, x * x, LOOP(x * x), INLINE(x * x), PASS(mirt__affine(mirt__times(dy, x), 2, 0))) \
+    X(2, SQUARE, square, 0, x * x, LOOP(x * x), INLINE(x * x), PASS(mirt__times(mirt__affine(dy, 2, 0), x))) \
     X(3, ACT_RELU, relu, 0, x < 0 ? 0 : x, LOOP(x < 0 ? 0 : x), \
       INLINE(mirt__cu_activate_by(MIRT_RELU, x, 0)), SLOPE(MIRT__RELU_GRAD, y)) \
     X(4, ACT_SIGMOID, sigmoid, 0, mirt__ref_sigmoid(x), ACTIVATION(MIRT_SIGMOID), INLINE(mirt__cu_sigmoid(x)), \
@@ -3481,7 +3562,8 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
     X(SPARSE_PLUS, sparse_plus, false, COPY, ADD, 0) \
     X(SPARSE_SIGMOID, sparse_sigmoid, false, COPY, ADD, 0) \
     X(SQUAREPLUS, squareplus, false, COPY, ADD, 0) \
-    X(TANH_SHRINK, tanh_shrink, false, COPY, ADD, 0)
+    X(TANH_SHRINK, tanh_shrink, false, COPY, ADD, 0) \
+    X(SPARSEMAX, sparsemax, false, COPY, ADD, 0)
 
 /* Cases of a switch over mirt_activation_kind that are no elementwise kinds, so that the compiler reports one without a
    case. */
@@ -3499,6 +3581,7 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
     case MIRT_SPARSE_SIGMOID: \
     case MIRT_SQUAREPLUS: \
     case MIRT_TANH_SHRINK: \
+    case MIRT_SPARSEMAX: \
     case MIRT__ACTIVATION_COUNT: break
 
 /* X(number, ID, label, public function) of the other kinds that files store; NONE: recorded by gradients alone. */
@@ -3507,7 +3590,7 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
     X(2, REDUCE_MAX, reduce_max, 0) X(3, REDUCE_MIN, reduce_min, 0)
 #define MIRT__SCAN_LIST(X) \
     X(0, ARGMAX, argmax, 0) X(1, ARGMIN, argmin, 0) X(2, CUMSUM, cumsum, 0) \
-    X(3, CUMSUM_BACK, scan, NONE)
+    X(3, CUMSUM_BACK, scan, NONE) X(4, SPARSEMAX, sparsemax, 0)
 
 #define MIRT__KIND_ENUM(number, id, ...) MIRT__##id = number,
 typedef enum mirt__unary_kind { MIRT__UNARY_LIST(MIRT__KIND_ENUM) } mirt__unary_kind;
@@ -3713,7 +3796,7 @@ typedef struct mirt__unary {
     float scale, offset; /* MIRT__AFFINE: x * scale + offset, one FMA */
 } mirt__unary;
 
-/* y = f(a, b) over `rank` dimensions; a stride of 0 broadcasts. y is dense; y may be a or b if that one is not
+/* y = f(a, b) over `rank` dimensions; a stride of 0 broadcasts. y is dense; y may be a, b or c if that one is not
    broadcast. */
 typedef struct mirt__binary {
     mirt__binary_kind kind;
@@ -3721,7 +3804,7 @@ typedef struct mirt__binary {
     int64_t dim[MIRT_MAX_RANK], a_stride[MIRT_MAX_RANK], b_stride[MIRT_MAX_RANK], c_stride[MIRT_MAX_RANK];
     mirt_dtype a_dtype, b_dtype, c_dtype, y_dtype; /* as of mirt__unary */
     const void *a, *b;
-    const void *c; /* added to f, after rounding, if the table has `fused_elements`; NULL: nothing */
+    const void *c; /* added to f, after rounding, if the table has `fused_products`; NULL: nothing */
     bool number; /* b is one number, in the host's memory: the value of `scale` */
     void *y;
     float scale, offset; /* of the unary kind whose gradient it is */
@@ -3745,7 +3828,7 @@ typedef struct mirt__reduce {
     unsigned axes;
     int64_t dim[MIRT_MAX_RANK];
     const void *x;
-    const void *by; /* as x: what each element is multiplied by in sums and means, if the table has `fused_elements` */
+    const void *by; /* as x: what each element is multiplied by in sums and means, if the table has `fused_products` */
     mirt_dtype x_dtype; /* float32, or MIRT__BFLOAT16 for sums and means if the table has `tiled_reads` */
     mirt__real *y;
 } mirt__reduce;
@@ -3762,7 +3845,7 @@ typedef struct mirt__scan {
     mirt__scan_kind kind;
     int64_t outer, n, inner;
     const mirt__real *x;
-    /* argmax, argmin: int32 [outer, inner], the first position of the extreme; cumsum: like x, one chain of
+    /* argmax, argmin: int32 [outer, inner], the first position of the extreme; cumsum, sparsemax: like x, one chain of
        additions */
     void *y;
 } mirt__scan;
@@ -3910,6 +3993,7 @@ typedef struct mirt__update {
     bool first;          /* ScheduleFreeAdamW: its first slot begins as the weights */
     bool shaped;         /* first the gradient is multiplied by `scale` and clipped at `clip`, unless that is 0 */
     float scale, clip;
+    bool from_zero;      /* the weight counts as 0: what becomes of it is the step alone */
     float decay;         /* then weight -= weight * decay, unless it is 0; */
     mirt__real *average; /* after the update, unless it is NULL, average = keep * average + fresh * weight, */
     float keep, fresh;
@@ -3918,12 +4002,14 @@ typedef struct mirt__update {
 
 /* Makes a weight fulfill a constraint: for every place along the axes that are not in constraint.axis, whose norm is
    the square root of the sum in double of squares in row-major order, w * (desired / (1e-7 + norm)); UNIT_NORM: w /
-   (1e-7 + norm). */
+   (1e-7 + norm). SPECTRAL_NORM: w as a matrix of the last axis's columns is divided by its largest singular value, by
+   power iterations from u, in double; u becomes the last one's. A vector is divided by its norm, of 1e-7 at least. */
+#define MIRT__SPECTRAL_COLUMNS 4096
 typedef struct mirt__constrain {
     mirt_constraint constraint;
     int rank;
     int64_t dim[MIRT_MAX_RANK];
-    mirt__real *w;
+    mirt__real *w, *u; /* u: SPECTRAL_NORM alone, [columns] */
 } mirt__constrain;
 
 /* One checked transform of images (h, w, c) to images (oh, ow, c). */
@@ -3936,7 +4022,8 @@ typedef struct mirt__transform {
     bool crop;          /* size of the central part with the new aspect ratio, if it is resized */
     float value;        /* value of a constant fill */
     float low[2], high[2]; /* ranges of random factors: of the height, or of all; of the width */
-    int bins, size;     /* of equalization; of the kernel of a blur */
+    int bins, size;     /* of equalization; of the kernel of a blur. AugMix: chains, and those that have ended.
+                           CLAHE: tiles down and across */
     int choices, choice; /* applies only to images that draw `choice` of this many by the key `chooser`; 0: to all */
     uint64_t chooser;
     float range[2];     /* range of pixels */
@@ -3979,7 +4066,8 @@ typedef struct mirt__kernels {
     const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
     bool tiled_reads;      /* supports lazy operands with tiled reads, more epilogues and dtypes */
     bool half;             /* has instructions for products of bfloat16; otherwise these are emulated */
-    bool fused_elements;   /* unary and binary take 16 bits; products may have an addend or be reduced */
+    bool fused_products;   /* products may have an addend or be reduced */
+    bool fused_elements;   /* unary and binary take 16 bits */
 #define MIRT__KERNEL_MEMBER(name, arguments, fast, use) \
     void (*name)(const mirt__##arguments *args, const mirt__where *where);
     MIRT__KERNEL_LIST(MIRT__KERNEL_MEMBER)
@@ -4096,6 +4184,7 @@ MIRT__KERNELS_END
 
 #define MIRT__TRANSFORM_BINS 256 /* at most, of equalization */
 #define MIRT__TRANSFORM_TAPS 31  /* at most, of a blur's kernel to a side */
+#define MIRT__TRANSFORM_CHAINS 5 /* at most, of AugMix, and changes in each */
 
 /* What a kind of transform does. */
 enum {
@@ -4117,6 +4206,7 @@ MIRT__BOTH int mirt__transform_traits(mirt_augmentation_kind kind) {
     case MIRT_RANDOM_ZOOM:
     case MIRT_RANDOM_TRANSLATION:
     case MIRT_RANDOM_SHEAR: return MIRT__MOVES | MIRT__FILLS;
+    case MIRT_RANDOM_PERSPECTIVE: return MIRT__MOVES | MIRT__FILLS | MIRT__CHANCES;
     case MIRT_RANDOM_CROP:
     case MIRT_CENTER_CROP:
     case MIRT_RESIZING: return MIRT__MOVES | MIRT__SIZES;
@@ -4141,6 +4231,13 @@ MIRT__BOTH int mirt__transform_traits(mirt_augmentation_kind kind) {
 MIRT__BOTH bool mirt__transform_remakes(const mirt__transform *t) {
     return (mirt__transform_traits(t->kind) & (MIRT__MOVES | MIRT__FILTERS)) != 0;
 }
+
+/* >>what is computed for an image */
+
+#ifndef __CUDACC__
+/* Begins drivers of kernels. */
+MIRT__DRIVERS_BEGIN
+#endif
 
 /* Four random words for the transform with this key of image `row` at time `step`; others for each block. */
 MIRT__BOTH void mirt__transform_words(uint64_t owner, uint64_t seed, uint64_t row, uint64_t step, uint32_t block,
@@ -4199,8 +4296,58 @@ MIRT__BOTH void mirt__transform_window(const mirt__transform *t, int64_t begin[2
     begin[1] = (t->w - size[1]) / 2;
 }
 
-/* The position in t's input, or in its window, of output (x, y): m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]. */
-MIRT__BOTH void mirt__transform_matrix(const mirt__transform *t, const double drawn[4], double m[6]) {
+/* A perspective, whose corners right of, below and diagonal to the upper left one move to shares of the width and the
+   height: like Keras's system of equations, solved. The upper left corner stays. */
+MIRT__BOTH void mirt__transform_perspective(const mirt__transform *t, const double drawn[4], double m[9]) {
+    const double right = (double)(t->w - 1), down = (double)(t->h - 1);
+    double to[4]; /* across: the right corner, the diagonal one; down: the lower corner, the diagonal one */
+    for (int i = 0; i < 4; i++) to[i] = 1 + (drawn[i] - 0.5) * (double)t->high[1];
+    if (!(right > 0) || !(down > 0)) return;
+    m[6] = (to[3] / to[2] - 1) / (right * to[1]);
+    m[7] = (to[1] / to[0] - 1) / (down * to[3]);
+    m[0] = right * m[6] + 1 / to[0];
+    m[4] = down * m[7] + 1 / to[2];
+}
+
+/* The composition of a and b: the positions in a's input of b's outputs. */
+MIRT__BOTH void mirt__transform_then(double a[9], const double b[9]) {
+    double both[9];
+    for (int i = 0; i < 9; i += 3) {
+        for (int k = 0; k < 3; k++) both[i + k] = a[i] * b[k] + a[i + 1] * b[3 + k] + a[i + 2] * b[6 + k];
+    }
+    memcpy(a, both, sizeof both);
+}
+
+/* The logarithm of gamma-distributed number `i` of an image: Marsaglia and Tsang 2000, "A simple method for generating
+   gamma variables". */
+MIRT__BOTH double mirt__transform_log_gamma(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
+                                            int i) {
+    const double alpha = (double)t->low[0], d = (alpha < 1 ? alpha + 1 : alpha) - 1.0 / 3, c = 1 / sqrt(9 * d);
+    double v = 1, drawn[4];
+    for (uint32_t k = 0; k < 64; k++) {
+        mirt__transform_block(t->key, seed, row, step, (uint32_t)i * 64 + k, drawn);
+        const double z = sqrt(-2 * log(1 - drawn[0])) * cos(drawn[1] * 6.283185307179586), root = 1 + c * z;
+        v = root * root * root;
+        if (root > 0 && log(1 - drawn[2]) < 0.5 * z * z + d * (1 - v + log(v))) break;
+    }
+    v = v > 0 ? v : 1; /* after 64 refusals */
+    return log(d * v) + (alpha < 1 ? log(1 - drawn[3]) / alpha : 0);
+}
+
+/* AugMix: the share that the chain just ended has of all chains, and that of the image itself. */
+MIRT__BOTH void mirt__transform_shares(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step,
+                                       mirt__real share[2]) {
+    double drawn[MIRT__TRANSFORM_CHAINS + 2], sum = 0;
+    const int ended = t->size > 0 ? t->size - 1 : 0;
+    for (int i = 0; i < t->bins + 2; i++) drawn[i] = mirt__transform_log_gamma(t, seed, row, step, i);
+    for (int i = 0; i < t->bins; i++) sum += exp(drawn[i] - drawn[ended]);
+    share[0] = (mirt__real)(1 / sum);
+    share[1] = (mirt__real)(1 / (1 + exp(drawn[t->bins + 1] - drawn[t->bins])));
+}
+
+/* The position in t's input, or in its window, of output (x, y): m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5], both
+   over m[6] x + m[7] y + m[8]. */
+MIRT__BOTH void mirt__transform_matrix(const mirt__transform *t, const double drawn[4], double m[9]) {
     const double h = (double)t->h, w = (double)t->w, middle_x = (w - 1) / 2, middle_y = (h - 1) / 2;
     double xx = 1, xy = 0, x = 0, yx = 0, yy = 1, y = 0, turn;
     int64_t begin[2] = {0, 0}, size[2];
@@ -4256,15 +4403,9 @@ MIRT__BOTH void mirt__transform_matrix(const mirt__transform *t, const double dr
     m[3] = yx;
     m[4] = yy;
     m[5] = y;
-}
-
-/* The composition of a and b: the positions in a's input of b's outputs. */
-MIRT__BOTH void mirt__transform_then(double a[6], const double b[6]) {
-    double both[6];
-    for (int i = 0; i < 6; i += 3) {
-        for (int k = 0; k < 3; k++) both[i + k] = a[i] * b[k] + a[i + 1] * b[3 + k] + (k == 2 ? a[i + 2] : 0);
-    }
-    memcpy(a, both, sizeof both);
+    m[6] = m[7] = 0;
+    m[8] = 1;
+    if (t->kind == MIRT_RANDOM_PERSPECTIVE) mirt__transform_perspective(t, drawn, m);
 }
 
 /* Transforms that run in one pass: on values, or one warp. */
@@ -4317,6 +4458,11 @@ MIRT__BOTH mirt__transform_pass mirt__transform_pass_of(const mirt__transform *t
         p.end++;
     return p;
 }
+
+#ifndef __CUDACC__
+/* Ends kernels or their drivers. */
+MIRT__KERNELS_END
+#endif
 
 /* >>values */
 
@@ -4402,6 +4548,67 @@ MIRT__BOTH bool mirt__transform_equalized(const mirt__transform *t, const int32_
             t, (mirt__real)(sum > least ? rint((double)((sum - least) * 255) / (double)(total - least)) : 0));
     }
     return total > least;
+}
+
+/* AugMix: what follows a number x of a chain that ended. *first is the image's number, *sum that of the chains. */
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_mixed(const mirt__transform *t, const mirt__real share[2],
+                                                        mirt__real x, mirt__real *first, mirt__real *sum) {
+    if (t->size == 0) return *first = x;
+    *sum = (t->size > 1 ? *sum : 0) + mirt__transform_times(share[0], x);
+    if (t->size < t->bins) return *first;
+    return mirt__transform_clip(mirt__transform_times(share[1], *first) + mirt__transform_times(1 - share[1], *sum),
+                                (mirt__real)t->range[0], (mirt__real)t->range[1]);
+}
+
+/* CLAHE's bin of a number. */
+MIRT__TRANSFORM_INLINE int mirt__transform_byte(const mirt__transform *t, mirt__real x) {
+    const mirt__real at = mirt__transform_to_bytes(t, x);
+    return at > 0 ? at < 255 ? (int)at : 255 : 0;
+}
+
+/* Rows or columns of each of `count` tiles of an image of `length`, and where one beyond its end is mirrored to. */
+MIRT__BOTH int64_t mirt__transform_tile(int64_t length, int count) { return (length + count - 1) / count; }
+MIRT__BOTH int64_t mirt__transform_mirrored(int64_t at, int64_t length) {
+    return at < length ? at : 2 * length - 1 - at;
+}
+
+/* What the numbers of a tile become, by their bin, if `count` of them lie in each. */
+MIRT__BOTH void mirt__transform_tile_levels(const mirt__transform *t, const int32_t *count, mirt__real *level) {
+    const mirt__real pixels =
+        (mirt__real)(mirt__transform_tile(t->h, t->bins) * mirt__transform_tile(t->w, t->size));
+    const mirt__real limit = t->low[0] > 0 ? (mirt__real)t->low[0] * pixels / MIRT__TRANSFORM_BINS : pixels;
+    mirt__real excess = 0, sum = 0, least = 0;
+    for (int i = 0; i < MIRT__TRANSFORM_BINS; i++)
+        excess += (mirt__real)count[i] > limit ? (mirt__real)count[i] - limit : 0;
+    for (int i = 0; i < MIRT__TRANSFORM_BINS; i++) {
+        sum += ((mirt__real)count[i] > limit ? limit : (mirt__real)count[i]) + excess / MIRT__TRANSFORM_BINS;
+        if (i == 0) least = sum;
+        level[i] = mirt__transform_clip((sum - least) * 255 / (pixels > least ? pixels - least : 1), 0, 255);
+    }
+}
+
+/* Number x at (row, column) by the levels of a channel's tiles, between the four whose middles are nearest. */
+MIRT__BOTH mirt__real mirt__transform_tiled(const mirt__transform *t, const mirt__real *level, int64_t row,
+                                            int64_t column, mirt__real x) {
+    const int64_t place[2] = {row, column}, length[2] = {t->h, t->w};
+    const int count[2] = {t->bins, t->size}, bin = mirt__transform_byte(t, x);
+    mirt__real share[2], value[2];
+    int tile[2][2];
+    for (int i = 0; i < 2; i++) {
+        const mirt__real size = (mirt__real)mirt__transform_tile(length[i], count[i]),
+                         at = ((mirt__real)place[i] - size / 2) / size + 1;
+        const int below = (int)at, last = count[i] - 1;
+        share[i] = at - (mirt__real)below;
+        tile[i][0] = below > 0 ? below - 1 : 0;
+        tile[i][1] = below < last ? below : last;
+    }
+    for (int i = 0; i < 2; i++) {
+        const mirt__real *const across = level + (int64_t)tile[0][i] * count[1] * MIRT__TRANSFORM_BINS + bin;
+        value[i] = mirt__transform_times(across[tile[1][0] * MIRT__TRANSFORM_BINS], 1 - share[1]) +
+                   mirt__transform_times(across[tile[1][1] * MIRT__TRANSFORM_BINS], share[1]);
+    }
+    return mirt__transform_of_bytes(
+        t, mirt__transform_times(value[0], 1 - share[0]) + mirt__transform_times(value[1], share[0]));
 }
 
 /* What makes y = (x - from) * factor + to of the numbers of a channel, clipped to [low, high]. */
@@ -4641,6 +4848,41 @@ MIRT__ELEMENT float mirt__mean_squared_error_grad(const mirt_loss_options *how, 
 MIRT__KERNELS_END
 #endif
 #endif
+#endif
+
+/* >>section kernels/sparsemax.h */
+
+#ifndef MIRT__SPARSEMAX_H
+#define MIRT__SPARSEMAX_H
+/* Sparsemax of one line, for the CPU's fast kernels and GPUs. */
+
+#include <math.h>
+
+/* The line whose first element is at `first`: max(x - threshold, 0), which sums to 1. Newton's method begins with a
+   threshold that is at most the true one; the numbers above it become fewer with each round but the last one. */
+MIRT__BOTH void mirt__sparsemax_line(const mirt__scan *s, int64_t first) {
+    const mirt__real *x = s->x + first;
+    mirt__real *y = (mirt__real *)s->y + first, most = -INFINITY, threshold = -1;
+    for (int64_t i = 0; i < s->n; i++) most = x[i * s->inner] > most ? x[i * s->inner] : most;
+    for (int64_t count = s->n + 1, above = 0;; count = above) {
+        mirt__real sum = -1;
+        above = 0;
+        for (int64_t i = 0; i < s->n; i++) {
+            const mirt__real z = x[i * s->inner] - most;
+            if (z > threshold) {
+                sum += z;
+                above++;
+            }
+        }
+        if (above == 0 || above >= count) break;
+        threshold = sum / (mirt__real)above;
+    }
+    for (int64_t i = 0; i < s->n; i++) {
+        const mirt__real z = x[i * s->inner] - most - threshold;
+        y[i * s->inner] = z <= 0 ? 0 : z;
+    }
+}
+
 #endif
 
 /* >>section device/device.h */
@@ -7557,6 +7799,9 @@ MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args);
 /* Images in one chunk of a weight gradient; depends only on the shape of an image. */
 MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *shape);
 
+/* What the tables' `constrain` does with SPECTRAL_NORM. */
+MIRT__TRAINING_LIB void mirt__spectral_norm(const mirt__constrain *args);
+
 /* part[i] for i in [0, parts), each `count` long and `stride` apart, summed into part 0 by a fixed
    binary tree: the node over [lo, hi) adds its right child to its left one, the left child
    covering the largest power of two below hi - lo. */
@@ -8189,12 +8434,21 @@ typedef struct mirt__augment {
     void *room;
 } mirt__augment;
 MIRT__LIB void mirt__augment_image(const mirt__augment *args);
-/* Applies one transform, which moves no pixels, to the image so far. */
-MIRT__LIB void mirt__augment_values(const mirt__augment *args, const mirt__transform *transform, mirt__real *x);
+/* Applies one transform, which moves no pixels, to the image so far; `kept`: room for AugMix's two images,
+   or for CLAHE's levels. */
+MIRT__LIB void mirt__augment_values(const mirt__augment *args, const mirt__transform *transform, mirt__real *x,
+                                    mirt__real *kept);
 /* The same of one that filters, to another image. */
 #define MIRT__FILTER_BESIDE 1024 /* numbers that a kernel may have beside the middle of each of its rows */
 MIRT__LIB void mirt__augment_filter(const mirt__augment *args, const mirt__transform *transform, const mirt__real *x,
                                     mirt__real *y);
+/* Divides the positions of `n` pixels of row oy from ox on by m[0] x + m[1] y + m[2]. */
+MIRT__LIB void mirt__augment_divide(const float m[3], int64_t oy, int64_t ox, int64_t n, float *x, float *y);
+/* AugMix's beginning, and the ends of its chains. */
+MIRT__LIB void mirt__augment_mix(const mirt__augment *args, const mirt__transform *transform, mirt__real *x,
+                                 mirt__real *kept);
+/* `level`: MIRT__TRANSFORM_BINS numbers for each tile. */
+MIRT__LIB void mirt__augment_clahe(const mirt__transform *transform, mirt__real *x, mirt__real *level);
 /* For the tables of kernels. */
 MIRT__LIB void mirt__augment_batch(const mirt__augment_rows *args, const mirt__where *where);
 MIRT__LIB size_t mirt__augment_room(const mirt__transform *transform, int count, mirt_dtype x_dtype,
@@ -8661,6 +8915,44 @@ MIRT__LIB void mirt__ref_constant(void *y, const void *data, size_t bytes, const
     memcpy(y, data, bytes);
 }
 
+/* >>section kernels/spectral_norm.c */
+
+/* Spectral normalization of a weight, for all tables of the CPU. */
+
+/* Adds v w to `sum`, where v is w u; returns the sum of squares of v. */
+MIRT__TRAINING double mirt__spectral_products(const mirt__constrain *args, int64_t rows, int64_t columns, double *sum) {
+    double squares = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        const mirt__real *w = args->w + i * columns;
+        double v = 0;
+        for (int64_t j = 0; j < columns; j++) v += (double)w[j] * (double)args->u[j];
+        for (int64_t j = 0; j < columns; j++) sum[j] += v * (double)w[j];
+        squares += v * v;
+    }
+    return squares;
+}
+
+MIRT__TRAINING_LIB void mirt__spectral_norm(const mirt__constrain *args) {
+    const int64_t columns = args->dim[args->rank - 1];
+    double sum[MIRT__SPECTRAL_COLUMNS], norm = 0;
+    int64_t rows = 1;
+    for (int i = 0; i < args->rank - 1; i++) rows *= args->dim[i];
+    for (int k = 0; k < args->constraint.power_iterations; k++) {
+        for (int64_t j = 0; j < columns; j++) sum[j] = 0;
+        const double length = fmax(sqrt(mirt__spectral_products(args, rows, columns, sum)), 1e-7);
+        norm = 0;
+        for (int64_t j = 0; j < columns; j++) {
+            sum[j] /= length;
+            norm += sum[j] * sum[j];
+        }
+        norm = sqrt(norm);
+        if (!(norm > 0)) return; /* a kernel of zeros, or one that is not finite, stays */
+        for (int64_t j = 0; j < columns; j++) args->u[j] = (mirt__real)(sum[j] / fmax(norm, 1e-7));
+    }
+    const double sigma = norm * norm / fmax(norm, 1e-7);
+    for (int64_t i = 0; i < rows * columns; i++) args->w[i] = (mirt__real)((double)args->w[i] / sigma);
+}
+
 #ifndef MIRRORTRAIN_NO_TRAIN
 
 /* >>section kernels/reference.c */
@@ -8687,7 +8979,7 @@ static void mirt__ref_update(const mirt__update *args, const mirt__where *where)
 #undef MIRT__REF_UPDATE
 
 MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
-    "reference", false, false, false,
+    "reference", false, false, false, false,
 #define MIRT__KERNEL_ENTRY(name, arguments, fast, use) mirt__ref_table_##name,
     MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
 #undef MIRT__KERNEL_ENTRY
@@ -8950,6 +9242,10 @@ MIRT__LIB void mirt__ref_constrain(const mirt__constrain *args) {
     const mirt_constraint *c = &args->constraint;
     const mirt__real eps = (mirt__real)1e-7, least = (mirt__real)c->min_value, most = (mirt__real)c->max_value;
     mirt__reduce r;
+    if (c->kind == MIRT_SPECTRAL_NORM) {
+        mirt__spectral_norm(args);
+        return;
+    }
     memset(&r, 0, sizeof r);
     r.rank = args->rank;
     r.axes = (unsigned)c->axis;
@@ -8987,7 +9283,7 @@ static mirt__real mirt__ref_gradient(const mirt__update *u, int64_t i) {
 
 MIRT__LIB void mirt__ref_update_by(const mirt__update *u, mirt__ref_step step) {
     for (int64_t i = u->begin; i < u->end; i++) {
-        mirt__real weight = u->weight[0][i];
+        mirt__real weight = u->from_zero ? 0 : u->weight[0][i];
         if (u->decay != 0) weight -= weight * u->decay;
         weight -= step(u, i, mirt__ref_gradient(u, i), weight);
         if (u->average) {
@@ -9074,6 +9370,7 @@ MIRT__LIB MIRT__REF_STEP(schedule_free) {
 }
 
 MIRT__LIB MIRT__REF_STEP(ftrl) {
+    if (u->learning_rate == 0) return 0;
     const mirt__real n = u->slot[0][i] + g * g, l1 = u->new_1,
                      rise = (mirt__sqrt(n) - mirt__sqrt(u->slot[0][i])) * u->momentum;
     const mirt__real linear = u->slot[1][i] += g + (u->new_2 - rise) * weight;
@@ -9085,6 +9382,26 @@ MIRT__LIB MIRT__REF_STEP(ftrl) {
 /* >>section kernels/reference_move.c */
 
 /* Reference: strided copies, rows by index, and operations along one axis. */
+
+/* The threshold is the greatest of (sum - 1) / count of the numbers from each x on upwards. */
+static void mirt__ref_sparsemax(const mirt__scan *s, int64_t first) {
+    double threshold = -INFINITY;
+    for (int64_t i = 0; i < s->n; i++) {
+        double sum = -1, count = 0;
+        for (int64_t j = 0; j < s->n; j++) {
+            const mirt__real x = s->x[first + j * s->inner];
+            if (x >= s->x[first + i * s->inner]) {
+                sum += x;
+                count++;
+            }
+        }
+        threshold = fmax(threshold, sum / count);
+    }
+    for (int64_t i = 0; i < s->n; i++) {
+        const int64_t at = first + i * s->inner;
+        ((mirt__real *)s->y)[at] = (mirt__real)fmax(s->x[at] - threshold, 0);
+    }
+}
 
 MIRT__LIB void mirt__ref_scan(const mirt__scan *s) {
     for (int64_t at = 0; at < s->outer * s->inner; at++) {
@@ -9099,6 +9416,7 @@ MIRT__LIB void mirt__ref_scan(const mirt__scan *s) {
             if (s->kind == MIRT__ARGMIN ? x < most : x > most) best = i;
             if (s->kind == MIRT__CUMSUM || back) ((mirt__real *)s->y)[place] = (mirt__real)sum;
         }
+        if (s->kind == MIRT__SPARSEMAX) mirt__ref_sparsemax(s, first);
         if (s->kind == MIRT__ARGMAX || s->kind == MIRT__ARGMIN) ((int32_t *)s->y)[at] = (int32_t)best;
     }
 }
@@ -9942,23 +10260,27 @@ static void mirt__common_binary_range(const void *args, int64_t begin, int64_t e
     const mirt__common_walk *walk = (const mirt__common_walk *)args;
     const mirt__common_call *call = (const mirt__common_call *)walk->args;
     const mirt__binary *b = (const mirt__binary *)call->args;
-    const int64_t *step[2] = {walk->stride[0] + walk->rank - 1, walk->stride[1] + walk->rank - 1};
-    const bool dense = *step[0] == 1 && *step[1] == 1;
-    const float *pa = (const float *)b->a, *pb = (const float *)b->b;
-    float *y = (float *)b->y, piece[2][MIRT__BINARY_PIECE];
+    const int64_t *step[3] = {walk->stride[0] + walk->rank - 1, walk->stride[1] + walk->rank - 1,
+                              walk->stride[2] + walk->rank - 1};
+    const bool dense = *step[0] == 1 && *step[1] == 1 && !b->c;
+    const float *pa = (const float *)b->a, *pb = (const float *)b->b, *pc = (const float *)b->c;
+    float *y = (float *)b->y, piece[2][MIRT__BINARY_PIECE], f[MIRT__BINARY_PIECE];
     (void)scratch;
     for (int64_t at = begin, count, place[3]; at < end; at += count) {
         count = mirt__common_walk_line(walk, at, dense ? end - at : mirt__min(end - at, MIRT__BINARY_PIECE), place);
         mirt__common_binary_dense(
             b, call->simd, mirt__common_gather_line(pa + place[0], *step[0], piece[0], count),
-            mirt__common_gather_line(pb + place[1], *step[1], piece[1], count), y + at, count);
+            mirt__common_gather_line(pb + place[1], *step[1], piece[1], count), pc ? f : y + at, count);
+        if (!pc) continue;
+        const float *c = mirt__common_gather_line(pc + place[2], *step[2], piece[0], count);
+        for (int64_t i = 0; i < count; i++) y[at + i] = f[i] + c[i];
     }
 }
 
 MIRT__LIB void mirt__fast_binary(const mirt__simd *simd, const mirt__binary *args, const mirt__where *where) {
-    const int64_t *const stride[2] = {args->a_stride, args->b_stride};
+    const int64_t *const stride[3] = {args->a_stride, args->b_stride, args->c_stride};
     const mirt__common_call call = {args, simd};
-    const mirt__common_walk walk = mirt__common_walk_of(&call, args->rank, args->dim, 2, stride);
+    const mirt__common_walk walk = mirt__common_walk_of(&call, args->rank, args->dim, args->c ? 3 : 2, stride);
     mirt__common_range(where, walk.count, MIRT__GRAIN, mirt__common_binary_range, &walk);
 }
 
@@ -10042,7 +10364,6 @@ static int32_t mirt__common_float_to_i32(float x) {
     return x != x ? 0 : INT32_MIN;
 }
 
-/* A bool is read as a byte. */
 /* Rounds to nearest even; NaN stays NaN. */
 static void mirt__common_cast_half(const float *x, uint16_t *y, int64_t count) {
     MIRT__INDEPENDENT
@@ -10053,8 +10374,20 @@ static void mirt__common_cast_half(const float *x, uint16_t *y, int64_t count) {
     }
 }
 
+static void mirt__common_cast_bytes(const uint8_t *x, float *y, int64_t count) {
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < count; i++) y[i] = (float)x[i];
+}
+
+/* Ends kernels or their drivers. */
+MIRT__KERNELS_END
+
+/* Casts that models make of each image are above; the others are rare. */
+/* Begins drivers of kernels. */
+MIRT__DRIVERS_BEGIN
 #define MIRT__CAST(y, value) \
-    MIRT__INDEPENDENT for (int64_t i = begin; i < end; i++) (y)[i] = value;
+    for (int64_t i = begin; i < end; i++) (y)[i] = value;
+/* A bool is read as a byte. */
 static void mirt__common_cast_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__cast *c = (const mirt__cast *)args;
     const float *xf = (const float *)c->x;
@@ -10084,7 +10417,7 @@ static void mirt__common_cast_range(const void *args, int64_t begin, int64_t end
     } else if (c->from == MIRT_INT32) {
         MIRT__CAST(yb, (uint8_t)(xi[i] < 0 ? 0 : xi[i] > 255 ? 255 : xi[i]))
     } else if (c->to == MIRT_FLOAT32) {
-        MIRT__CAST(yf, (float)xb[i])
+        mirt__common_cast_bytes(xb + begin, yf + begin, end - begin);
     } else if (c->to == MIRT_INT32) {
         MIRT__CAST(yi, xb[i])
     } else if (xb != yb) {
@@ -10280,6 +10613,10 @@ static void mirt__common_scan_block(const mirt__scan *s, int64_t place, int64_t 
     float most[MIRT__REDUCE_COLUMNS];
     int32_t best[MIRT__REDUCE_COLUMNS];
     const bool extreme = s->kind == MIRT__ARGMAX || s->kind == MIRT__ARGMIN, back = s->kind == MIRT__CUMSUM_BACK;
+    if (s->kind == MIRT__SPARSEMAX) {
+        for (int64_t j = 0; j < width; j++) mirt__sparsemax_line(s, place + j);
+        return;
+    }
     for (int64_t j = 0; j < width; j++) {
         most[j] = extreme ? s->x[place + j] : 0;
         best[j] = 0;
@@ -10337,8 +10674,8 @@ typedef struct mirt__common_axes {
 
 typedef struct mirt__common_reduction {
     mirt__reduce_kind kind;
-    const float *x;
-    bool half; /* x is bfloat16 */
+    const float *x, *by; /* by: NULL, or what x is multiplied by */
+    bool half;           /* they are bfloat16 */
     float *y;
     const float *dy; /* gradient */
     float *dx;
@@ -10378,6 +10715,7 @@ static mirt__common_reduction mirt__common_reduction_of(const mirt__reduce *r) {
     memset(&s, 0, sizeof s);
     s.kind = r->kind;
     s.x = (const float *)r->x;
+    s.by = (const float *)r->by;
     s.half = (int)r->x_dtype == MIRT__BFLOAT16;
     s.y = r->y;
     s.kept.count = s.gone.count = s.columns = 1;
@@ -10426,10 +10764,10 @@ static mirt__common_stretch mirt__common_stretch_of(const mirt__common_axes *gon
     return run;
 }
 
-/* `width` elements from element `at` on, as floats, which `piece` can hold. */
-static const float *mirt__common_floats(const mirt__common_reduction *s, int64_t at, int64_t width, float *piece) {
-    const uint16_t *from = (const uint16_t *)(const void *)s->x + at;
-    if (!s->half) return s->x + at;
+/* `width` elements of x from element `at` on, as floats, which `piece` can hold. */
+static const float *mirt__common_floats(const float *x, bool half, int64_t at, int64_t width, float *piece) {
+    const uint16_t *from = (const uint16_t *)(const void *)x + at;
+    if (!half) return x + at;
     MIRT__INDEPENDENT
     for (int64_t j = 0; j < width; j++) {
         const uint32_t bits = (uint32_t)from[j] << 16;
@@ -10438,17 +10776,31 @@ static const float *mirt__common_floats(const mirt__common_reduction *s, int64_t
     return piece;
 }
 
+/* What is added up from element `at` on; likewise. */
+static const float *mirt__common_summands(const mirt__common_reduction *s, int64_t at, int64_t width, float *piece) {
+    float other[MIRT__REDUCE_WIDE];
+    const float *x = mirt__common_floats(s->x, s->half, at, width, piece);
+    if (!s->by) return x;
+    const float *by = mirt__common_floats(s->by, s->half, at, width, other);
+    MIRT__INDEPENDENT
+    for (int64_t j = 0; j < width; j++) piece[j] = x[j] * by[j];
+    return piece;
+}
+
 static void mirt__common_sum_stretch(const mirt__common_reduction *s, int64_t at, const mirt__common_stretch *run,
                                      int64_t width, float *sum) {
     float piece[MIRT__REDUCE_WIDE];
     if (width == 1 && !s->half) {
         float one = sum[0];
-        for (int64_t i = 0; i < run->count; i++) one += s->x[at + i * run->step];
+        for (int64_t i = 0; i < run->count; i++) {
+            const int64_t k = at + i * run->step;
+            one += s->by ? s->x[k] * s->by[k] : s->x[k];
+        }
         sum[0] = one;
         return;
     }
     for (int64_t i = 0; i < run->count; i++, at += run->step) {
-        const float *x = mirt__common_floats(s, at, width, piece);
+        const float *x = mirt__common_summands(s, at, width, piece);
         MIRT__INDEPENDENT
         for (int64_t j = 0; j < width; j++) sum[j] += x[j];
     }
@@ -10606,6 +10958,10 @@ static void mirt__common_constrain_signs(const void *args, int64_t begin, int64_
 MIRT__LIB void mirt__common_constrain(const mirt__constrain *args, const mirt__where *where) {
     mirt__constrain_job job;
     mirt__reduce r;
+    if (args->constraint.kind == MIRT_SPECTRAL_NORM) {
+        mirt__spectral_norm(args);
+        return;
+    }
     memset(&r, 0, sizeof r);
     r.kind = MIRT__REDUCE_MAX; /* narrow blocks */
     r.rank = args->rank;
@@ -10799,6 +11155,13 @@ MIRT__LIB void mirt__fast_softmax(const mirt__simd *simd, const mirt__softmax *a
 MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__where *where) {
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_softmax_back, args);
 }
+
+/* Ends kernels or their drivers. */
+MIRT__KERNELS_END
+
+/* Losses of rows, whose long loops are above. */
+/* Begins drivers of kernels. */
+MIRT__DRIVERS_BEGIN
 
 /* The loss of row r. */
 static float mirt__common_sparse_categorical_crossentropy(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
@@ -11232,10 +11595,10 @@ MIRT__KERNELS_END
 
 #endif /* MIRT__REAL_DOUBLE */
 
-/* >>section base/once_begin.inc */
+/* >>section base/cold_begin.inc */
 
-/* Begins code that runs once. */
-MIRT__ONCE_BEGIN
+/* Begins code that waits for kernels. */
+MIRT__COLD_BEGIN
 
 /* >>section kernels/augment_descriptions.c */
 
@@ -11298,6 +11661,8 @@ MIRT__TRAINING bool mirt__transform_factors(const mirt_augmentation *d, mirt__tr
         MIRT__RANGE(RANDOM_BRIGHTNESS, 0, factor, -1, 1, -1, 0, 0),
         MIRT__RANGE(RANDOM_SHEAR, 0, y_factor, 0, 1, -1, 0, 0),
         MIRT__RANGE(RANDOM_SHEAR, 1, x_factor, 0, 1, -1, 0, 0),
+        MIRT__RANGE(RANDOM_PERSPECTIVE, 0, factor, 0, 1, 0, 1, 0),
+        MIRT__RANGE(RANDOM_PERSPECTIVE, 1, scale, 0, 1, 0, 1, 0),
         MIRT__RANGE(RANDOM_HUE, 0, factor, 0, 1, 0, 0, 0),
         MIRT__RANGE(RANDOM_SATURATION, 0, factor, 0, 1, 0, 0, 0),
         MIRT__RANGE(RANDOM_ERASING, 0, factor, 0, 1, 0, 1, 0),
@@ -11331,9 +11696,11 @@ MIRT__TRAINING bool mirt__transform_draws(const mirt_augmentation *d, mirt__tran
                           (int)d->fill_mode, (double)d->fill_value),
                false;
     }
-    if (d->kind == MIRT_RANDOM_ERASING && d->fill_mode != MIRT_FILL_REFLECT && d->fill_mode != MIRT_FILL_CONSTANT) {
-        return mirt__fail(MIRT_E_INVALID, "fill mode %d: erasing fills with noise, or by MIRT_FILL_CONSTANT",
-                          (int)d->fill_mode),
+    if ((d->kind == MIRT_RANDOM_ERASING || d->kind == MIRT_RANDOM_PERSPECTIVE) && d->fill_mode != MIRT_FILL_REFLECT &&
+        d->fill_mode != MIRT_FILL_CONSTANT) {
+        return mirt__fail(MIRT_E_INVALID, "fill mode %d: %sMIRT_FILL_CONSTANT", (int)d->fill_mode,
+                          d->kind == MIRT_RANDOM_ERASING ? "erasing fills with noise, or by "
+                                                         : "a perspective supports only "),
                false;
     }
     if (d->kind == MIRT_EQUALIZATION) {
@@ -11352,6 +11719,17 @@ MIRT__TRAINING bool mirt__transform_draws(const mirt_augmentation *d, mirt__tran
     }
     if (d->kind == MIRT_RAND_AUGMENT && (d->num_ops < 0 || d->num_ops > 8))
         return mirt__fail(MIRT_E_INVALID, "num_ops %d; 1 to 8 are possible", d->num_ops), false;
+    if (d->kind == MIRT_AUG_MIX) {
+        out->bins = d->num_chains ? d->num_chains : 3;
+        out->low[0] = d->alpha != 0 ? d->alpha : 1;
+        if (out->bins < 1 || out->bins > MIRT__TRANSFORM_CHAINS || d->chain_depth < 0 ||
+            d->chain_depth > MIRT__TRANSFORM_CHAINS || !(out->low[0] > 0) || !isfinite(out->low[0])) {
+            return mirt__fail(MIRT_E_INVALID, "num_chains %d, chain_depth %d, alpha %g; 1 to %d of the first two are"
+                              " possible, and an alpha above 0", d->num_chains, d->chain_depth, (double)d->alpha,
+                              MIRT__TRANSFORM_CHAINS),
+                   false;
+        }
+    }
     if (d->kind == MIRT_RANDOM_SHARPNESS && 2 * out->c > MIRT__FILTER_BESIDE)
         return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__FILTER_BESIDE / 2), false;
     out->paired = d->kind == MIRT_RANDOM_ZOOM && d->width_factor[0] == 0 && d->width_factor[1] == 0;
@@ -11365,7 +11743,7 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
     const int traits = mirt__transform_traits(d->kind);
     out->kind = d->kind;
     out->mode = d->mode;
-    out->fill = d->fill_mode;
+    out->fill = d->kind == MIRT_RANDOM_PERSPECTIVE ? MIRT_FILL_CONSTANT : d->fill_mode;
     out->value = d->fill_value;
     out->nearest = d->interpolation == MIRT_NEAREST;
     out->h = out->oh = h;
@@ -11378,6 +11756,20 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
                false;
     }
     if (MIRT__TRAINS && !mirt__transform_draws(d, out)) return false;
+    if (d->kind == MIRT_CLAHE) {
+        out->bins = d->tile_grid_size[0] ? d->tile_grid_size[0] : 8;
+        out->size = d->tile_grid_size[1] ? d->tile_grid_size[1] : 8;
+        out->low[0] = d->clip_limit != 0 ? d->clip_limit : 4;
+        if (out->bins < 1 || out->bins > 16 || out->size < 1 || out->size > 16 || !isfinite(d->clip_limit)) {
+            return mirt__fail(MIRT_E_INVALID, "tile_grid_size %d x %d, clip_limit %g; 1 to 16 tiles are possible, and a"
+                              " finite limit", out->bins, out->size, (double)d->clip_limit),
+                   false;
+        }
+        if (out->bins > 2 * h || out->size > 2 * w)
+            return mirt__fail(MIRT_E_SHAPE, "a grid of %d x %d tiles needs at least half as many rows and columns",
+                              out->bins, out->size),
+                   false;
+    }
     if (traits & MIRT__SIZES) {
         out->oh = d->height;
         out->ow = d->width ? d->width : d->height;
@@ -11396,7 +11788,8 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
                    false;
         }
     }
-    if (((traits & MIRT__MEASURES) || out->kind == MIRT_EQUALIZATION) && c > MIRT__AUGMENT_CHANNELS)
+    if (((traits & MIRT__MEASURES) || out->kind == MIRT_EQUALIZATION || out->kind == MIRT_CLAHE) &&
+        c > MIRT__AUGMENT_CHANNELS)
         return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__AUGMENT_CHANNELS), false;
     if ((traits & (MIRT__COLORS | MIRT__GRAYS)) && c != 3 && !((traits & MIRT__GRAYS) && c == 1))
         return mirt__fail(MIRT_E_SHAPE, "takes red, green and blue, not %lld channels", (long long)c), false;
@@ -11405,12 +11798,40 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
     return true;
 }
 
-/* The changes among which RandAugment chooses, in Keras's order. */
-static const mirt_augmentation_kind mirt__augmentation_choices[] = {
-    MIRT_RANDOM_SHEAR,     MIRT_RANDOM_TRANSLATION,   MIRT_RANDOM_ROTATION, MIRT_RANDOM_BRIGHTNESS,
-    MIRT_RANDOM_COLOR_DEGENERATION, MIRT_RANDOM_CONTRAST, MIRT_RANDOM_SHARPNESS, MIRT_RANDOM_POSTERIZATION,
-    MIRT_SOLARIZATION,     MIRT_AUTO_CONTRAST,        MIRT_EQUALIZATION};
-#define MIRT__CHOICES MIRT__COUNT(mirt__augmentation_choices)
+/* The changes among which RandAugment and AugMix choose, in Keras's order. */
+#define MIRT__CHOICES 11
+#define MIRT__FEWER_CHOICES 7 /* of AugMix, the first ones */
+static const mirt_augmentation_kind mirt__augmentation_choices[2][MIRT__CHOICES] = {
+    {MIRT_RANDOM_SHEAR, MIRT_RANDOM_TRANSLATION, MIRT_RANDOM_ROTATION, MIRT_RANDOM_BRIGHTNESS,
+     MIRT_RANDOM_COLOR_DEGENERATION, MIRT_RANDOM_CONTRAST, MIRT_RANDOM_SHARPNESS, MIRT_RANDOM_POSTERIZATION,
+     MIRT_SOLARIZATION, MIRT_AUTO_CONTRAST, MIRT_EQUALIZATION},
+    {MIRT_RANDOM_SHEAR, MIRT_RANDOM_TRANSLATION, MIRT_RANDOM_ROTATION, MIRT_RANDOM_POSTERIZATION, MIRT_SOLARIZATION,
+     MIRT_AUTO_CONTRAST, MIRT_EQUALIZATION, MIRT_RANDOM_BRIGHTNESS, MIRT_RANDOM_COLOR_DEGENERATION,
+     MIRT_RANDOM_CONTRAST, MIRT_RANDOM_SHARPNESS}};
+
+/* Where number `i` of RandAugment's or AugMix's transforms stands: a change that images draw, one of `choices` for the
+   same draw, or, with choice -1, AugMix's beginning and the ends of chains. */
+typedef struct mirt__augmentation_place {
+    int draw, choice, choices, ended;
+    bool exists;
+} mirt__augmentation_place;
+
+MIRT__TRAINING mirt__augmentation_place mirt__augmentation_place_of(const mirt_augmentation *d, int i) {
+    mirt__augmentation_place p = {i / MIRT__CHOICES, i % MIRT__CHOICES, MIRT__CHOICES, 0, false};
+    if (d->kind == MIRT_AUG_MIX) {
+        const int depth = d->chain_depth ? d->chain_depth : 3;
+        const int most = d->fewer_ops ? MIRT__FEWER_CHOICES : MIRT__CHOICES, each = depth * most + 1,
+                  at = (i + each - 1) % each;
+        p.ended = (i + each - 1) / each; /* by the mark of its end, which is the last of the chain */
+        p.draw = (p.ended - 1) * depth + at / most;
+        p.choice = at < each - 1 ? at % most : -1;
+        p.choices = most + 1; /* the last one is no change */
+        p.exists = i == 0 || p.ended <= (d->num_chains ? d->num_chains : 3);
+    } else {
+        p.exists = p.draw < (d->num_ops ? d->num_ops : 2);
+    }
+    return p;
+}
 
 /* Number `i` of those that a description consists of; false: there are none left. */
 MIRT__TRAINING bool mirt__augmentation_member(const mirt_augmentation *d, int i, mirt_augmentation *out) {
@@ -11430,8 +11851,10 @@ MIRT__TRAINING bool mirt__augmentation_member(const mirt_augmentation *d, int i,
         }
         return false;
     }
-    if (d->kind != MIRT_RAND_AUGMENT) return i == 0;
-    if (out->factor[0] == 0 && out->factor[1] == 0) out->factor[1] = 0.5f;
+    if (d->kind != MIRT_RAND_AUGMENT && d->kind != MIRT_AUG_MIX) return i == 0;
+    const mirt__augmentation_place place = mirt__augmentation_place_of(d, i);
+    if (place.choice < 0) return place.exists;
+    if (out->factor[0] == 0 && out->factor[1] == 0) out->factor[1] = d->kind == MIRT_AUG_MIX ? 0.3f : 0.5f;
     if (out->factor[1] == 0) {
         out->factor[1] = out->factor[0];
         out->factor[0] = 0;
@@ -11439,7 +11862,7 @@ MIRT__TRAINING bool mirt__augmentation_member(const mirt_augmentation *d, int i,
     float *const alike[] = {out->height_factor, out->width_factor, out->x_factor, out->y_factor, out->addition_factor,
                             out->threshold_factor};
     for (int k = 0; k < MIRT__COUNT(alike); k++) memcpy(alike[k], out->factor, sizeof out->factor);
-    out->kind = mirt__augmentation_choices[i % MIRT__CHOICES];
+    out->kind = mirt__augmentation_choices[d->kind == MIRT_AUG_MIX][place.choice];
     out->fill_mode = MIRT_FILL_REFLECT;
     out->bins = 0;
     if (out->kind == MIRT_RANDOM_POSTERIZATION && out->factor[1] >= 0 && out->factor[1] <= 1) {
@@ -11447,7 +11870,7 @@ MIRT__TRAINING bool mirt__augmentation_member(const mirt_augmentation *d, int i,
         out->factor[0] = (float)mirt__max(bits, 1);
         out->factor[1] = 0;
     }
-    return i < (d->num_ops ? d->num_ops : 2) * MIRT__CHOICES;
+    return place.exists;
 }
 
 MIRT__TRAINING_LIB int mirt__transforms_next(const mirt_augmentation *d, int i, uint64_t key, int64_t h, int64_t w,
@@ -11457,19 +11880,71 @@ MIRT__TRAINING_LIB int mirt__transforms_next(const mirt_augmentation *d, int i, 
     if (!mirt__augmentation_member(d, i, &member)) return 0;
     if (!mirt__transform_of(&member, h, w, c, out)) return -1;
     out->key = key ^ (uint64_t)i * 0xD1B54A32D192ED03u;
-    if (d->kind == MIRT_RAND_AUGMENT) {
-        out->choices = MIRT__CHOICES;
-        out->choice = i % MIRT__CHOICES;
-        out->chooser = key ^ (uint64_t)(i / MIRT__CHOICES + 1) * 0xA0761D6478BD642Fu;
+    if (d->kind == MIRT_RAND_AUGMENT || d->kind == MIRT_AUG_MIX) {
+        const mirt__augmentation_place place = mirt__augmentation_place_of(d, i);
+        if (place.choice < 0) { /* all of these draw the same shares */
+            out->key = key;
+            out->size = place.ended;
+            return 1;
+        }
+        out->choices = place.choices;
+        out->choice = place.choice;
+        out->chooser = key ^ (uint64_t)(place.draw + 1) * 0xA0761D6478BD642Fu;
     }
     return 1;
 }
 #undef MIRT__CHOICES
+#undef MIRT__FEWER_CHOICES
 
 /* >>section base/cold_end.inc */
 
 /* Ends code that waits for kernels or runs once. */
 MIRT__COLD_END
+
+/* >>section kernels/augment_rare.c */
+
+/* Image transforms whose loops stay scalar: the quotients of a perspective, AugMix, CLAHE. */
+
+/* Begins drivers of kernels. */
+MIRT__DRIVERS_BEGIN
+
+MIRT__LIB void mirt__augment_divide(const float m[3], int64_t oy, int64_t ox, int64_t n, float *x, float *y) {
+    const float by_y = m[1] * (float)oy;
+    for (int64_t i = 0; i < n; i++) {
+        const float by = m[0] * (float)(ox + i) + by_y + m[2];
+        x[i] /= by;
+        y[i] /= by;
+    }
+}
+
+MIRT__LIB void mirt__augment_mix(const mirt__augment *a, const mirt__transform *t, mirt__real *x, mirt__real *kept) {
+    const int64_t count = t->h * t->w * t->c;
+    mirt__real share[2];
+    mirt__transform_shares(t, a->seed, a->row, a->step, share);
+    for (int64_t i = 0; i < count; i++) x[i] = mirt__transform_mixed(t, share, x[i], kept + i, kept + count + i);
+}
+
+MIRT__LIB void mirt__augment_clahe(const mirt__transform *t, mirt__real *x, mirt__real *level) {
+    const int64_t high = mirt__transform_tile(t->h, t->bins), wide = mirt__transform_tile(t->w, t->size);
+    for (int64_t j = 0; j < t->c; j++) {
+        for (int k = 0; k < t->bins * t->size; k++) {
+            int32_t count[MIRT__TRANSFORM_BINS] = {0};
+            for (int64_t i = 0; i < high * wide; i++) {
+                const int64_t row = mirt__transform_mirrored(k / t->size * high + i / wide, t->h),
+                              column = mirt__transform_mirrored(k % t->size * wide + i % wide, t->w);
+                count[mirt__transform_byte(t, x[(row * t->w + column) * t->c + j])]++;
+            }
+            mirt__transform_tile_levels(t, count, level + (int64_t)k * MIRT__TRANSFORM_BINS);
+        }
+        for (int64_t i = 0; i < t->h * t->w; i++) {
+            mirt__real *const at = x + i * t->c + j;
+            *at = mirt__transform_tiled(t, level, i / t->w, i % t->w, *at);
+        }
+    }
+}
+
+/* Ends kernels or their drivers. */
+MIRT__KERNELS_END
 
 /* >>section kernels/augment_values.c */
 
@@ -11566,7 +12041,8 @@ static void mirt__augment_erase(const mirt__transform *t, const mirt__augment *a
     }
 }
 
-MIRT__LIB void mirt__augment_values(const mirt__augment *a, const mirt__transform *t, mirt__real *x) {
+MIRT__LIB void mirt__augment_values(const mirt__augment *a, const mirt__transform *t, mirt__real *x,
+                                    mirt__real *kept) {
     const int64_t pixels = t->h * t->w;
     mirt__real amount[2];
     double drawn[4];
@@ -11576,6 +12052,8 @@ MIRT__LIB void mirt__augment_values(const mirt__augment *a, const mirt__transfor
     if (mirt__transform_traits(t->kind) & MIRT__LINEAR) mirt__augment_linear(t, amount[0], x);
     else if (t->kind == MIRT_RANDOM_ERASING) mirt__augment_erase(t, a, drawn, x);
     else if (t->kind == MIRT_EQUALIZATION) mirt__augment_equalize(t, x);
+    else if (t->kind == MIRT_AUG_MIX) mirt__augment_mix(a, t, x, kept);
+    else if (t->kind == MIRT_CLAHE) mirt__augment_clahe(t, x, kept);
     else if (mirt__transform_traits(t->kind) & MIRT__COLORS)
         for (int64_t i = 0; i < pixels; i++) mirt__transform_color(t, amount[0], x + t->c * i);
     else
@@ -11647,11 +12125,12 @@ MIRT__KERNELS_BEGIN
 
 #define MIRT__WARP_PIECE 128 /* pixels at a time */
 
-/* y[oy, ox] = x at the transformed position, like ImageProjectiveTransformV3: interpolated from four neighbors, or the
+/* y[oy, ox] = x at the position that m gives, like ImageProjectiveTransformV3: interpolated from four neighbors, or the
    nearest. Pixels are float32 (mirt__real) or uint8; y is uint8 only if x is, and then rounded to nearest. h * line is
    below 2^31. */
 typedef struct mirt__warp {
-    float m[6];
+    float m[9];
+    bool projects;                 /* positions are quotients */
     int64_t h, w, c, oh, ow, line; /* line: elements from one row of x to the next */
     mirt_fill_mode fill;
     bool nearest;
@@ -11738,7 +12217,8 @@ static void mirt__warp_return(const mirt__warp *a, mirt__warp_piece *p, int64_t 
 }
 
 /* Computes where `n` pixels of row oy from ox on are read. Pixels inside of the image are adjacent, so the search for
-   the others runs from both ends: they are outside of [*low, *high). */
+   the others runs from both ends: they are outside of [*low, *high). A perspective may have two such parts, so that its
+   caller looks at each pixel. */
 static void mirt__warp_places(const mirt__warp *a, int64_t oy, int64_t ox, int64_t n, mirt__warp_piece *p,
                               int64_t *begin, int64_t *end) {
     const float last_x = (float)(a->w - 1), last_y = (float)(a->h - 1), m0 = a->m[0], m2 = a->m[2], m3 = a->m[3],
@@ -11751,6 +12231,8 @@ static void mirt__warp_places(const mirt__warp *a, int64_t oy, int64_t ox, int64
         p->x[i] = m0 * at + x_y + m2;
         p->y[i] = m3 * at + y_y + m5;
     }
+    if (a->projects) mirt__augment_divide(&a->m[6], oy, ox, n, p->x, p->y);
+    if (a->projects) high = 0;
     while (low < high && mirt__warp_strays(p, low, last_x, last_y)) low++;
     while (high > low && mirt__warp_strays(p, high - 1, last_x, last_y)) high--;
     mirt__warp_return(a, p, 0, low);
@@ -11909,12 +12391,12 @@ static void mirt__warp_image(const mirt__warp *a) {
     mirt__warp w = *a;
     int64_t low, high;
     for (int i = 0; i < 6; i++) whole = whole && a->m[i] == floorf(a->m[i]);
-    w.nearest = a->nearest || whole;
+    w.nearest = a->nearest || (whole && !a->projects);
     mirt__warp_foresee(a);
 #ifndef MIRT__REAL_DOUBLE
     /* The last position from which four channels of all four neighbors can be read. */
     const int64_t safe = (a->h - 1) * a->line + a->w * a->c - a->line - a->c - 4;
-    const bool lanes = a->c <= 4 && a->h > 1 && a->w > 1 && safe >= 0 && safe < 1 << 24;
+    const bool lanes = !a->projects && a->c <= 4 && a->h > 1 && a->w > 1 && safe >= 0 && safe < 1 << 24;
 #endif
     for (int64_t oy = 0; oy < a->oh; oy++) {
         for (int64_t ox = 0; ox < a->ow; ox += MIRT__WARP_PIECE) {
@@ -11957,8 +12439,8 @@ MIRT__KERNELS_END
 
 /* >>a list of transforms */
 
-/* Elements of the largest intermediate image, including the last one if several transforms produce it. */
-MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dtype x_dtype, mirt_dtype y_dtype) {
+/* Bytes of the largest intermediate image, including the last one if several transforms produce it. */
+static size_t mirt__augment_half(const mirt__transform *t, int count, mirt_dtype x_dtype, mirt_dtype y_dtype) {
     int64_t most = 0;
     const mirt__transform_pass first = mirt__transform_pass_of(t, count, 0);
     const bool direct = first.end == count && first.moves && (x_dtype == MIRT_UINT8 || y_dtype != MIRT_UINT8);
@@ -11966,7 +12448,19 @@ MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dt
         const mirt__transform *last = &t[mirt__transform_pass_of(t, count, i).end - 1];
         if (last->oh * last->ow * last->c > most) most = last->oh * last->ow * last->c;
     }
-    return 2 * mirt__align_up((size_t)most * sizeof(mirt__real));
+    return mirt__align_up((size_t)most * sizeof(mirt__real));
+}
+
+MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dtype x_dtype, mirt_dtype y_dtype) {
+    const size_t half = mirt__augment_half(t, count, x_dtype, y_dtype);
+    size_t kept = 0;
+    for (int i = 0; i < count; i++) {
+        const size_t tiles = t[i].kind == MIRT_CLAHE ? (size_t)(t[i].bins * t[i].size) : 0,
+                     bytes = tiles ? tiles * MIRT__TRANSFORM_BINS * sizeof(mirt__real)
+                                   : t[i].kind == MIRT_AUG_MIX ? 2 * half : 0;
+        kept = mirt__max(kept, bytes);
+    }
+    return 2 * half + kept;
 }
 
 /* Runs the pass of transforms [first, pass->end) from x to y, which is uint8 only if it is the last image. */
@@ -11974,7 +12468,7 @@ static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__tr
                                mirt_dtype dtype, void *y) {
     const mirt__transform *const t = &a->transform[first], *const last = &a->transform[pass->end - 1];
     mirt__warp w;
-    double m[6] = {1, 0, 0, 0, 1, 0}, next[6], drawn[4];
+    double m[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1}, next[9], drawn[4];
     int64_t begin[2] = {0, 0}, size[2];
     size[0] = t->h;
     size[1] = t->w;
@@ -11985,7 +12479,8 @@ static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__tr
         mirt__transform_matrix(&a->transform[k], drawn, next);
         mirt__transform_then(m, next);
     }
-    for (int k = 0; k < 6; k++) w.m[k] = (float)m[k];
+    for (int k = 0; k < 9; k++) w.m[k] = (float)m[k];
+    w.projects = w.m[6] < 0 || w.m[6] > 0 || w.m[7] < 0 || w.m[7] > 0 || w.m[8] < 1 || w.m[8] > 1;
     w.h = size[0];
     w.w = size[1];
     w.c = t->c;
@@ -12005,7 +12500,7 @@ static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__tr
 
 MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
     const mirt__transform *const t = a->transform, *const last = &t[a->count - 1];
-    const size_t half = mirt__augment_room(t, a->count, a->x_dtype, a->y_dtype) / 2;
+    const size_t half = mirt__augment_half(t, a->count, a->x_dtype, a->y_dtype);
     mirt__real *real = NULL; /* the image so far, once it is float32 */
     int turn = 0;
     for (int i = 0, end; i < a->count; i = end) {
@@ -12023,10 +12518,21 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
             else mirt__augment_filter(a, &t[i], real, (mirt__real *)y);
             real = (mirt__real *)y;
         }
-        for (int k = i; k < end && !pass.remakes; k++) mirt__augment_values(a, &t[k], real);
+        for (int k = i; k < end && !pass.remakes; k++)
+            mirt__augment_values(a, &t[k], real, (mirt__real *)((char *)a->room + 2 * half));
     }
     if (half && a->y_dtype == MIRT_UINT8)
         mirt__augment_to_bytes(real, (unsigned char *)a->y, last->oh * last->ow * last->c);
+}
+
+/* What predict-only programs can do: transforms that are always active. */
+static void mirt__augment_always(const mirt__augment *a) {
+    const mirt__transform *const t = a->transform;
+    mirt__augment_to_real(a->x, a->x_dtype, (mirt__real *)a->y, t->h * t->w * t->c);
+    for (int i = 0; i < a->count; i++) {
+        const size_t half = mirt__augment_half(t, a->count, a->x_dtype, a->y_dtype);
+        mirt__augment_clahe(&t[i], (mirt__real *)a->y, (mirt__real *)((char *)a->room + 2 * half));
+    }
 }
 
 typedef struct mirt__augment_job {
@@ -12049,7 +12555,8 @@ static void mirt__augment_task(void *arg, int64_t row, int member) {
     a.x = (const char *)r->x + (size_t)(row * first->h * first->w * first->c) * mirt__dtype_size(r->x_dtype);
     a.y = r->y + row * last->oh * last->ow * last->c;
     a.room = (char *)mirt__scratch(job->where, member);
-    mirt__augment_image(&a);
+    if (MIRT__TRAINS) mirt__augment_image(&a);
+    else mirt__augment_always(&a);
 }
 
 MIRT__LIB void mirt__augment_batch(const mirt__augment_rows *args, const mirt__where *where) {
@@ -12988,9 +13495,12 @@ static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, c
 }
 static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) {
     switch (args->kind) {
-    case MIRT_SGD: mirt__fast_update(where, args, MIRT__K(sgd_range)); break;
+    case MIRT_SGD:
+    case MIRT_MUON:
+    case MIRT_ADAFACTOR: mirt__fast_update(where, args, MIRT__K(sgd_range)); break;
     case MIRT_ADAM:
-    case MIRT_ADAMW: mirt__fast_update(where, args, MIRT__K(adam_range)); break;
+    case MIRT_ADAMW:
+    case MIRT_LAMB: mirt__fast_update(where, args, MIRT__K(adam_range)); break;
     case MIRT_RMSPROP:
     case MIRT_NADAM:
     case MIRT_ADAGRAD:
@@ -13004,7 +13514,7 @@ static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) 
 }
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
-    MIRT__NAME, true, MIRT__HALF, false,
+    MIRT__NAME, true, MIRT__HALF, true, false,
 #define MIRT__KERNEL_FAST(name) MIRT__T(name)
 #define MIRT__KERNEL_NORM MIRT__KERNEL_FAST
 #define MIRT__KERNEL_COMMON(name) mirt__common_##name
@@ -13014,7 +13524,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__KERNEL_NORM
 #undef MIRT__KERNEL_COMMON
 #undef MIRT__KERNEL_ENTRY
-    MIRT__TRAINING_ENTRY(mirt__augment_batch), mirt__ref_fill, mirt__ref_constant,
+    mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
     MIRT__TRAINING_ENTRY(MIRT__T(accumulate)), MIRT__TRAINING_ENTRY(MIRT__T(update))
 };
 
@@ -22860,31 +23370,27 @@ static void mirt__map_field(mirt__map_dataset *map, int was, const mirt_array *n
     mirt__data_add_field(spec, now ? now->dtype : old->dtype, now ? now->shape : old->shape);
 }
 
-/* Inputs or labels: `count` of a list, or those of the previous stage, which begin with field `first`. */
-static void mirt__map_fields(mirt__map_dataset *map, int first, int before, const mirt_array *list, int *count) {
-    const bool listed = *count > 0;
-    *count = listed ? *count : *count < 0 ? 0 : before;
-    for (int i = 0; i < *count; i++) mirt__map_field(map, i < before ? first + i : -1, listed ? &list[i] : NULL);
+/* `count` inputs or labels, or, if that is 0, those of the previous stage, `before` from field `first` on; a list gives
+   the dtypes and shapes of the first `listed`. */
+static int mirt__map_fields(mirt__map_dataset *map, int first, int before, const mirt_array *list, int listed,
+                            int count) {
+    if (count == 0) count = before;
+    for (int i = 0; i < count; i++) mirt__map_field(map, i < before ? first + i : -1, i < listed ? &list[i] : NULL);
+    return count > 0 ? count : 0;
 }
 
 static void mirt__map_spec(mirt__map_dataset *map, const mirt_map_desc *desc) {
     const mirt__data_spec *before = &map->base.source->spec;
+    const mirt_array x = mirt_make_array(NULL, desc->dtype, desc->shape),
+                     one = mirt_make_array(NULL, MIRT_FLOAT32, MIRT_SHAPE(0));
+    const bool first = desc->shape.rank != 0; /* x[0] alone has another shape */
     mirt__data_spec *spec = &map->base.spec;
-    mirt_array x = mirt_make_array(NULL, desc->dtype, desc->shape);
     spec->num_fields = 0;
-    spec->num_x = desc->num_x;
-    spec->num_y = desc->num_y;
-    mirt__map_fields(map, 0, before->num_x, desc->x, &spec->num_x);
-    if (desc->shape.rank) { /* of x[0] alone */
-        spec->num_fields = 0;
-        mirt__map_field(map, 0, &x);
-        spec->num_fields = spec->num_x;
-    }
-    mirt__map_fields(map, before->num_x, before->num_y, desc->y, &spec->num_y);
+    spec->num_x = mirt__map_fields(map, 0, before->num_x, first ? &x : desc->x, first ? 1 : desc->num_x, desc->num_x);
+    spec->num_y = mirt__map_fields(map, before->num_x, before->num_y, desc->y, desc->num_y, desc->num_y);
     if (before->has_weights) mirt__map_field(map, before->num_fields - 1, NULL);
     if (before->has_weights || !desc->add_weights) return;
-    x = mirt_make_array(NULL, MIRT_FLOAT32, MIRT_SHAPE(0));
-    mirt__map_field(map, -1, &x);
+    mirt__map_field(map, -1, &one);
     spec->has_weights = true;
 }
 
@@ -23270,6 +23776,9 @@ static const struct {
     {"color_jitter", MIRT_RANDOM_COLOR_JITTER, true,
      {MIRT__AT(brightness_factor), MIRT__AT(contrast_factor), MIRT__AT(saturation_factor), MIRT__AT(hue_factor)}},
     {"rand_augment", MIRT_RAND_AUGMENT, false, {MIRT__AT(factor), MIRT__AT(factor[1])}},
+    {"perspective", MIRT_RANDOM_PERSPECTIVE, false, {MIRT__AT(scale)}},
+    {"clahe", MIRT_CLAHE, false, {MIRT__AT(clip_limit)}},
+    {"aug_mix", MIRT_AUG_MIX, false, {MIRT__AT(factor), MIRT__AT(factor[1])}},
 #undef MIRT__AT
 };
 
@@ -23342,7 +23851,7 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     }
     if (numbers == 1 && out->kind == MIRT_RANDOM_TRANSLATION) out->width_factor[0] = out->height_factor[0];
     int made = 1;
-    for (int k = 0; made > 0; k++) made = mirt__transforms_next(out, k, 0, 1, 1, 3, &checked);
+    for (int k = 0; made > 0; k++) made = mirt__transforms_next(out, k, 0, 8, 8, 3, &checked);
     return made == 0 || (mirt__fail_at("augmentation %s", name), false);
 }
 
@@ -26119,11 +26628,10 @@ MIRT__LIB mirt_status mirt__image_list_shards(mirt__image_list *list, const char
     mirt__shard_reader *reader = (mirt__shard_reader *)mirt__calloc(1, sizeof *reader);
     mirt_status status = reader ? mirt__shards_find(&names, shards) : MIRT_E_NOMEM;
     if (status == MIRT_OK) status = mirt__image_list_set_shards(list, names.path, (int)names.count);
-    for (int64_t i = 0; i < names.count && status == MIRT_OK; i++) {
-        reader->list = list;
-        reader->desc = desc;
+    if (reader) reader->list = list;
+    if (reader) reader->desc = desc;
+    for (int64_t i = 0; i < names.count && status == MIRT_OK; i++)
         status = mirt__shard_read(reader, list->shards[i], (int32_t)i);
-    }
     if (status == MIRT_OK && list->count == 0)
         status = mirt__fail(MIRT_E_NOT_FOUND,
                             "%s: no images found: no member of it ends in .bmp, .gif, .jpeg, .jpg or .png", shards);
@@ -26415,16 +26923,19 @@ static mirt_status mirt__images_refuse_parts(const char *directory, const mirt_i
     return status;
 }
 
+static mirt_status mirt__images_labels_check(const char *caller, const mirt__images_from *from,
+                                             const mirt_image_directory_desc *desc) {
+    if (!desc->labels || from == &mirt__images_from_directory) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "%s: labels are in the %s", caller,
+                      from == &mirt__images_from_csv ? "file" : "shards");
+}
+
 static mirt_dataset *mirt__images_open(const char *caller, const char *path, const mirt__images_from *from,
                                        const mirt_image_directory_desc *given) {
     mirt_image_directory_desc desc;
     mirt__image_list list;
     mirt__images_defaults(given, &desc);
-    if (desc.labels && from != &mirt__images_from_directory) {
-        mirt__fail(MIRT_E_INVALID, "%s: labels are in the %s", caller,
-                   from == &mirt__images_from_csv ? "file" : "shards");
-        return NULL;
-    }
+    if (mirt__images_labels_check(caller, from, &desc) != MIRT_OK) return NULL;
     if (!path) mirt__fail_missing(caller, from->what);
     if (!path || mirt__images_check(caller, &desc) != MIRT_OK || mirt__decoder_missing(&desc.decode) ||
         (from == &mirt__images_from_directory && mirt__images_refuse_parts(path, &desc) != MIRT_OK) ||
@@ -26486,15 +26997,29 @@ static mirt_status mirt__images_open_parts(const mirt__image_parts *parts, const
 }
 
 /* Opens both subsets of one list. */
-static mirt_status mirt__images_open_split(const char *directory, const mirt_image_directory_desc *desc,
-                                           mirt_dataset *out[2]) {
+static mirt_status mirt__images_open_split(const char *path, const mirt__images_from *from,
+                                           const mirt_image_directory_desc *desc, mirt_dataset *out[2]) {
     mirt__image_list list;
-    mirt_status status = mirt__images_list(directory, &mirt__images_from_directory, desc, &list);
+    mirt_status status = mirt__images_list(path, from, desc, &list);
     if (status != MIRT_OK) return status;
-    out[0] = mirt__images_build(directory, &list, desc, MIRT_SUBSET_TRAINING, !desc->no_shuffle);
-    if (out[0]) out[1] = mirt__images_build(directory, &list, desc, MIRT_SUBSET_VALIDATION, false);
+    out[0] = mirt__images_build(path, &list, desc, MIRT_SUBSET_TRAINING, !desc->no_shuffle);
+    if (out[0]) out[1] = mirt__images_build(path, &list, desc, MIRT_SUBSET_VALIDATION, false);
     mirt__image_list_free(&list);
     return out[1] ? MIRT_OK : mirt_last_status();
+}
+
+/* What is checked before two subsets are opened; sets both to NULL. */
+static mirt_status mirt__images_both_check(const char *caller, const char *path, const mirt__images_from *from,
+                                           const mirt_image_directory_desc *given, mirt_image_directory_desc *desc,
+                                           mirt_dataset **training, mirt_dataset **validation) {
+    if (!training || !validation) return mirt__fail_missing(caller, "pointers for the data sets");
+    *training = *validation = NULL;
+    if (!path) return mirt__fail_missing(caller, from->what);
+    mirt__images_defaults(given, desc);
+    desc->subset = desc->validation_split > 0 ? MIRT_SUBSET_TRAINING : MIRT_SUBSET_ALL;
+    if (mirt__images_labels_check(caller, from, desc) != MIRT_OK || mirt__images_check(caller, desc) != MIRT_OK)
+        return mirt_last_status();
+    return mirt__decoder_missing(&desc->decode) ? MIRT_E_NOT_FOUND : MIRT_OK;
 }
 
 MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, const mirt_image_directory_desc *given,
@@ -26504,22 +27029,35 @@ MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, c
     mirt_image_directory_desc desc;
     mirt__image_parts parts;
     mirt_dataset *out[2] = {NULL, NULL};
-    if (!training || !validation) return mirt__fail_missing(caller, "pointers for the data sets");
-    *training = *validation = NULL;
-    if (!directory) return mirt__fail_missing(caller, "directory");
-    mirt__images_defaults(given, &desc);
-    desc.subset = desc.validation_split > 0 ? MIRT_SUBSET_TRAINING : MIRT_SUBSET_ALL;
-    mirt_status status = mirt__images_check(caller, &desc);
-    if (status == MIRT_OK && mirt__decoder_missing(&desc.decode)) status = MIRT_E_NOT_FOUND;
+    mirt_status status = mirt__images_both_check(caller, directory, &mirt__images_from_directory, given, &desc,
+                                                 training, validation);
     if (status != MIRT_OK) return status;
     memset(&parts, 0, sizeof parts);
     if (!desc.labels) status = mirt__image_parts_find(&parts, directory, &desc);
     if (status == MIRT_OK && parts.training) status = mirt__images_open_parts(&parts, &desc, out);
-    else if (status == MIRT_OK && desc.validation_split > 0) status = mirt__images_open_split(directory, &desc, out);
+    else if (status == MIRT_OK && desc.validation_split > 0)
+        status = mirt__images_open_split(directory, &mirt__images_from_directory, &desc, out);
     else if (status == MIRT_OK)
         status = mirt__fail(MIRT_E_INVALID, "%s: %s has no train/ and validation/: validation_split must be above 0",
                             caller, directory);
     mirt__pool_free(&parts.pool);
+    *training = mirt__dataset_checked(status, &out[0]);
+    *validation = mirt__dataset_checked(status, &out[1]);
+    return status;
+}
+
+MIRT_API mirt_status mirt_tar_datasets(const char *shards, const mirt_image_directory_desc *given,
+                                       mirt_dataset **training, mirt_dataset **validation) {
+    MIRT__ENTER;
+    static const char caller[] = "mirt_tar_datasets";
+    mirt_image_directory_desc desc;
+    mirt_dataset *out[2] = {NULL, NULL};
+    mirt_status status =
+        mirt__images_both_check(caller, shards, &mirt__images_from_shards, given, &desc, training, validation);
+    if (status == MIRT_OK && desc.validation_split == 0)
+        status = mirt__fail(MIRT_E_INVALID, "%s: validation_split must be above 0", caller);
+    if (status != MIRT_OK) return status;
+    status = mirt__images_open_split(shards, &mirt__images_from_shards, &desc, out);
     *training = mirt__dataset_checked(status, &out[0]);
     *validation = mirt__dataset_checked(status, &out[1]);
     return status;
@@ -28120,8 +28658,11 @@ MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, m
 MIRT__TRAINING mirt_tensor *mirt__times(mirt_tensor *a, mirt_tensor *b) {
     return mirt__binary_op(MIRT__MULTIPLY, a, b);
 }
+/* Of a repeated tensor, before it is repeated. */
 MIRT__TRAINING mirt_tensor *mirt__affine(mirt_tensor *x, float scale, float offset) {
-    return mirt__unary_op(MIRT__AFFINE, x, scale, offset);
+    if (!x || x->node->id != MIRT__OP_broadcast || offset != 0) return mirt__unary_op(MIRT__AFFINE, x, scale, offset);
+    return mirt__broadcast_op(mirt__unary_op(MIRT__AFFINE, x->node->in[0], scale, 0), x->node->in[1],
+                              x->node->a.kind == MIRT__REDUCE_MEAN);
 }
 
 #define MIRT__GRADIENT_PASS(tensor) dx[0] = tensor; break;
@@ -28371,6 +28912,7 @@ MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tenso
     case MIRT_SPARSE_SIGMOID: return mirt_sparse_sigmoid(x);
     case MIRT_SQUAREPLUS: return mirt_squareplus(x, 4);
     case MIRT_TANH_SHRINK: return mirt_tanh_shrink(x);
+    case MIRT_SPARSEMAX: return mirt_sparsemax(x, -1);
     default: break;
     }
     if (activation) return mirt__unary_op(activation->unary, x, activation->scale, 0);
@@ -28623,6 +29165,8 @@ MIRT__TRAINING void mirt__reduce_gradient(mirt__node *node, mirt_tensor *const *
         mirt_tensor *in[3] = {x, node->out[0], dy[0]};
         dx[0] = mirt__apply(MIRT__OP_reduce_max_grad, &node->a, in, 3);
     } else {
+        /* Squares that are added up as they are made are not stored for their shape. */
+        if (x->node->id == MIRT__OP_unary && x->node->a.kind == MIRT__SQUARE) x = x->node->in[0];
         dx[0] = mirt__broadcast_op(mirt__keepdims(dy[0], node), x, node->a.kind == MIRT__REDUCE_MEAN);
     }
 }
@@ -28692,7 +29236,7 @@ MIRT_API mirt_tensor *mirt_reduce_variance(mirt_tensor *x, unsigned axes, bool k
 
 /* >>section ops/scan.c */
 
-/* Running sums along an axis. */
+/* Running sums, places of extremes and sparsemax along an axis. */
 
 /* scan: a.kind (mirt__scan_kind) along the family's axis. */
 
@@ -28751,10 +29295,21 @@ static mirt_tensor *mirt__scan_op(int kind, mirt_tensor *x, int axis) {
     return mirt__apply(MIRT__OP_scan, &a, &x, 1);
 }
 
-/* Only sums pass gradients on: places are int32. */
+/* Of sparsemax: dy minus its mean over what is not 0, there; 0 elsewhere. */
+MIRT__TRAINING mirt_tensor *mirt__sparsemax_gradient(mirt_tensor *y, mirt_tensor *dy, unsigned axes) {
+    mirt_tensor *zero = mirt__scalar_op(y->node->graph, 0), *one = mirt__scalar_op(y->node->graph, 1),
+                *kept = mirt__logic_op(MIRT__IS_LESS, zero, y),
+                *count = mirt__reduce_op(MIRT__REDUCE_SUM, mirt__where_op(kept, one, zero), axes, true),
+                *sum = mirt__reduce_op(MIRT__REDUCE_SUM, mirt__where_op(kept, dy, zero), axes, true);
+    return mirt__where_op(kept, mirt__binary_op(MIRT__SUBTRACT, dy, mirt__binary_op(MIRT__DIVIDE, sum, count)), zero);
+}
+
+/* Places are int32, through which no gradient passes. */
 MIRT__TRAINING void mirt__scan_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    const int kind = node->a.kind == MIRT__CUMSUM ? MIRT__CUMSUM_BACK : MIRT__CUMSUM;
-    dx[0] = mirt__scan_op(kind, dy[0], MIRT__OF(&node->a, axis)->axis);
+    const int kind = node->a.kind == MIRT__CUMSUM ? MIRT__CUMSUM_BACK : MIRT__CUMSUM,
+              axis = MIRT__OF(&node->a, axis)->axis;
+    dx[0] = node->a.kind == MIRT__SPARSEMAX ? mirt__sparsemax_gradient(node->out[0], dy[0], 1u << axis)
+                                            : mirt__scan_op(kind, dy[0], axis);
 }
 
 MIRT__OP_ROW(scan, mirt__scan_shape, mirt__scan_run,
@@ -28762,6 +29317,7 @@ MIRT__OP_ROW(scan, mirt__scan_shape, mirt__scan_run,
 
 MIRT_API mirt_tensor *mirt_argmax(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__ARGMAX, x, axis); }
 MIRT_API mirt_tensor *mirt_argmin(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__ARGMIN, x, axis); }
+MIRT_API mirt_tensor *mirt_sparsemax(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__SPARSEMAX, x, axis); }
 MIRT_API mirt_tensor *mirt_cumsum(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__CUMSUM, x, axis); }
 
 /* >>section ops/shape.c */
@@ -30380,8 +30936,8 @@ MIRT__OP_ROW(gaussian_noise, mirt__gaussian_noise_shape, MIRT__TRAINING_ENTRY(mi
 /* Random image transforms as an op. */
 
 /* data: the transforms of images that follow each other, key: what their keys are mixed with. Outside of training they
-   are left out, but for what crops make of the images' size. In training pixels are read as they are in the data. No
-   gradient passes. */
+   are left out, but for CLAHE and what crops make of the images' size. In training pixels are read as they are in the
+   data. No gradient passes. */
 
 static const mirt__transform *mirt__augment_list(const mirt__node *node) {
     return (const mirt__transform *)MIRT__OF(&node->a, data)->data;
@@ -30398,7 +30954,7 @@ static bool mirt__augment_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
 
-MIRT__TRAINING void mirt__augment_run(const mirt__call *call) {
+static void mirt__augment_run(const mirt__call *call) {
     const mirt__node *node = call->node;
     mirt__augment_rows a;
     a.transform = mirt__augment_list(node);
@@ -30413,7 +30969,7 @@ MIRT__TRAINING void mirt__augment_run(const mirt__call *call) {
     call->kernels->augment(&a, &call->where);
 }
 
-MIRT__TRAINING void mirt__augment_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
+static void mirt__augment_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
     (void)rows;
     const int count = mirt__augment_count(node);
     out->scratch = mirt__augment_room(mirt__augment_list(node), count, node->in[0]->dtype, MIRT_FLOAT32);
@@ -30444,13 +31000,18 @@ static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *no
         return mirt__record(graph, MIRT__OP_augment, &node->a, &x, 1);
     }
     for (int i = 0; x && i < mirt__augment_count(node); i++) {
+        mirt__attrs alone = node->a;
         if (t[i].kind == MIRT_RANDOM_CROP) x = mirt__fit_op(x, &t[i]);
+        if (t[i].kind != MIRT_CLAHE) continue;
+        MIRT__OF(&alone, data)->data = &t[i];
+        MIRT__OF(&alone, data)->bytes = sizeof *t;
+        x = mirt__record(graph, MIRT__OP_augment, &alone, &x, 1);
     }
     return x;
 }
 
-MIRT__OP_ROW(augment, mirt__augment_shape, MIRT__TRAINING_ENTRY(mirt__augment_run),
-    MIRT__SET(workspace, MIRT__TRAINING_ENTRY(mirt__augment_workspace)) MIRT__SET(lower, mirt__augment_lower)
+MIRT__OP_ROW(augment, mirt__augment_shape, mirt__augment_run,
+    MIRT__SET(workspace, mirt__augment_workspace) MIRT__SET(lower, mirt__augment_lower)
     MIRT__IS(row_wise) MIRT__IS(keeps_range))
 
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t) {
@@ -31908,14 +32469,14 @@ MIRT__TRAINING_LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *con
     mirt__graph_prune(graph, keep, count);
 }
 
-/* A sum with a tensor that is repeated: it repeats what is not stored again for that. The other operand has the sum's
-   shape, so that the sum can still overwrite it. */
-MIRT__TRAINING void mirt__fuse_repeated(const mirt__node *sum) {
+/* A sum or product with a tensor that is repeated: it repeats what is not stored again for that. The other operand has
+   the node's shape, so that it can still be overwritten. */
+MIRT__TRAINING void mirt__fuse_repeated(const mirt__node *node) {
     for (int k = 0; k < 2; k++) {
-        mirt_tensor *t = sum->in[k];
+        mirt_tensor *t = node->in[k];
         if (t->node->id != MIRT__OP_broadcast || t->uses != 1) continue;
         const mirt_shape *source = &t->node->in[0]->shape;
-        if (source->rank == t->shape.rank && mirt__shape_equal(&sum->in[1 - k]->shape, &sum->out[0]->shape))
+        if (source->rank == t->shape.rank && mirt__shape_equal(&node->in[1 - k]->shape, &node->out[0]->shape))
             t->shape = *source;
     }
 }
@@ -31937,22 +32498,25 @@ MIRT__TRAINING void mirt__fuse_addend(mirt__node *sum) {
     }
 }
 
-/* The sum or mean of a product along axes. */
+/* The sum or mean of a product or square along axes. */
 MIRT__TRAINING void mirt__fuse_reduced(mirt__node *reduce) {
     const mirt_tensor *t = reduce->in[0];
-    mirt_tensor *const *in = t->node->in;
-    if (reduce->a.kind >= MIRT__REDUCE_MAX || !mirt__fuse_is_product(t)) return;
-    if (!mirt__shape_equal(&in[0]->shape, &t->shape) || !mirt__shape_equal(&in[1]->shape, &t->shape)) return;
-    reduce->in[0] = in[0];
-    reduce->in[reduce->num_in++] = in[1];
+    const mirt__node *p = t->node;
+    const bool square = p->id == MIRT__OP_unary && p->a.kind == MIRT__SQUARE && t->uses == 1;
+    mirt_tensor *a = p->in[0], *b = square ? a : p->in[1];
+    if (reduce->a.kind >= MIRT__REDUCE_MAX || !(square || mirt__fuse_is_product(t))) return;
+    if (!mirt__shape_equal(&a->shape, &t->shape) || !mirt__shape_equal(&b->shape, &t->shape)) return;
+    reduce->in[0] = a;
+    reduce->in[reduce->num_in++] = b;
 }
 
 MIRT__TRAINING_LIB void mirt__fuse_elements(mirt__graph *graph, bool products, mirt_tensor *const *keep, int count) {
     mirt__graph_count_uses(graph, keep, count);
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
-        const bool sum = node->id == MIRT__OP_binary && node->a.kind == MIRT__ADD;
-        if (sum) mirt__fuse_repeated(node);
+        const bool sum = node->id == MIRT__OP_binary && node->a.kind == MIRT__ADD,
+                   product = node->id == MIRT__OP_binary && node->a.kind == MIRT__MULTIPLY;
+        if (sum || (product && !node->out[0]->lazy)) mirt__fuse_repeated(node);
         if (sum && products) mirt__fuse_addend(node);
         if (node->id == MIRT__OP_reduce && products) mirt__fuse_reduced(node);
     }
@@ -35002,11 +35566,12 @@ typedef struct mirt__rule {
     bool norms;         /* it needs the squares of the gradients' sum, by pieces */
     mirt__piece *piece; /* whose squares are set before `accepts` */
     int num_pieces;
+    bool whole;         /* every device updates whole variables */
     /* With norms, before anything is updated; false: nothing is. */
     bool (*accepts)(void *user);
     /* Sets what the updates of [begin, end) have in common; `slot`: the device's optimizer state. */
     void (*prepare)(void *user, int device, char *const *slot, int64_t begin, int64_t end, mirt__update *update);
-    void (*update)(void *user, const mirt__where *where, mirt__range range, mirt__update *update);
+    void (*update)(void *user, int device, mirt__range range, mirt__update *update);
     /* What is done to a copy of the weights once all of it is updated; NULL: nothing. */
     void (*constrain)(void *user, const mirt__where *where, mirt__real *weight);
 } mirt__rule;
@@ -35098,6 +35663,9 @@ MIRT__TRAINING_LIB void mirt__step_all_reduce(void *step, int device);
 MIRT__TRAINING_LIB void mirt__step_update(void *step, int device);
 /* Whether it leaves anything but results. */
 MIRT__TRAINING_LIB bool mirt__step_updates(const mirt__step *step);
+/* The elements that a device updates of so many; with `pieces`, those of all trained variables, in whole variables. */
+MIRT__TRAINING_LIB mirt__range mirt__update_share(const mirt_strategy *strategy, int64_t elements, int device,
+                                                  const mirt__piece *piece, int pieces);
 /* Whether the update needs the squares of the gradients' sum: the optimizer does, or they tell whether it is finite. */
 MIRT__TRAINING_LIB bool mirt__step_norms(const mirt__step *step);
 
@@ -37261,18 +37829,36 @@ MIRT__TRAINING void mirt__apply_parts(const mirt__step *step, int device, mirt__
     mirt__step_mark(step, device, MIRT__PHASE_FUSED, -1, -1);
 }
 
+/* `at`, or where the first variable after it begins, or the end. */
+MIRT__TRAINING int64_t mirt__next_variable(const mirt__piece *piece, int pieces, int64_t at, int64_t end) {
+    int64_t next = pieces ? end : at;
+    for (int i = 0; i < pieces; i++) {
+        const bool first = i == 0 || piece[i - 1].variable != piece[i].variable;
+        if (first && piece[i].begin >= at && piece[i].begin < next) next = piece[i].begin;
+    }
+    return next;
+}
+
+MIRT__TRAINING_LIB mirt__range mirt__update_share(const mirt_strategy *s, int64_t elements, int device,
+                                                  const mirt__piece *piece, int pieces) {
+    mirt__range own;
+    mirt__update_range(s, elements, device, &own.begin, &own.end);
+    own.begin = mirt__next_variable(piece, pieces, own.begin, elements);
+    own.end = mirt__next_variable(piece, pieces, own.end, elements);
+    return own;
+}
+
 /* Updates the device's share of a bucket: sums the parts, if they are several, and writes every copy. */
 MIRT__TRAINING void mirt__apply_bucket(const mirt__step *step, int device, const mirt__bucket *bucket, mirt__update u) {
-    const mirt__where where = mirt__where_of(step, device);
-    mirt__range own;
-    mirt__update_range(step->strategy, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), device, &own.begin,
-                       &own.end);
+    const mirt__rule *rule = &step->rule;
+    mirt__range own = mirt__update_share(step->strategy, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), device,
+                                         rule->piece, rule->whole ? rule->num_pieces : 0);
     own = mirt__overlap(&own, bucket->begin, bucket->end);
     if (own.begin >= own.end) return;
-    step->rule.prepare(step->rule.user, device, step->slot[device], own.begin, own.end, &u);
+    rule->prepare(rule->user, device, step->slot[device], own.begin, own.end, &u);
     for (int i = 0; i < step->num_ranges; i++) {
         const mirt__range range = mirt__overlap(&step->range[i], own.begin, own.end);
-        if (range.begin < range.end) step->rule.update(step->rule.user, &where, range, &u);
+        if (range.begin < range.end) rule->update(rule->user, device, range, &u);
     }
 }
 
@@ -37489,6 +38075,22 @@ typedef struct mirt__optimizer_slot {
     const char *name; /* Keras's */
     mirt__slot_use use;
 } mirt__optimizer_slot;
+/* What an optimizer that looks at whole weights knows of one of them, on one device. */
+typedef struct mirt__whole {
+    const mirt_optimizer *optimizer;
+    const mirt__variable *variable;
+    const mirt__backend *backend;
+    const mirt__kernels *kernels;
+    const mirt__where *where;
+    mirt__real *sum;          /* the block of the gradients' sum, part[0] of `update` */
+    char *room;               /* memory for the direction alone, */
+    size_t taken;             /* of which it has taken so many bytes */
+    int64_t step;             /* from 1 */
+    double rate;
+    mirt__update *update;     /* of the weight alone */
+    bool dry, measures;       /* only counts `taken` and `scratch`; runs kernels that need room, for a backend that */
+    size_t scratch;           /* measures it. Of a thread */
+} mirt__whole;
 /* An optimizer's row: slots are blocks as large as the weights. */
 typedef struct mirt__optimizer_class {
     const char *name; /* "adam" */
@@ -37498,6 +38100,9 @@ typedef struct mirt__optimizer_class {
     mirt__optimizer_slot slot[3];
     /* Changes the numbers of `update` that differ from the optimizer's at the 1-based `step`; NULL: none does. */
     void (*numbers)(const mirt_optimizer *optimizer, int64_t step, double rate, mirt__update *update);
+    /* Of an optimizer that looks at whole weights; NULL: it updates each number by itself. Puts the direction in which
+       the weight goes in place of its gradient, and makes `update` what takes it there. */
+    void (*direction)(mirt__whole *whole);
 } mirt__optimizer_class;
 
 /* A loss's row. */
@@ -37654,6 +38259,8 @@ MIRT__TRAINING_LIB mirt_status mirt__slots_to_devices(mirt_model *model);
 /* the host gets them if the devices' are newer. Failures go to the log, and the strategy can no longer be used. */
 MIRT__LIB void mirt__weights_to_host(mirt_model *root);
 MIRT__TRAINING_LIB void mirt__slots_to_host(mirt_model *model);
+/* The elements of the trained weights that a device updates. */
+MIRT__TRAINING_LIB mirt__range mirt__model_share(const mirt_model *model, int device);
 /* A device's copy of a variable. */
 MIRT__LIB mirt_status mirt__device_weight_get(mirt_model *model, int device, int variable, float *out);
 /* The host's were changed. */
@@ -37773,6 +38380,12 @@ MIRT__ABSENT_LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimiz
 /* Whether it needs the squares of gradients summed up, and numbers of its own for each variable. */
 MIRT__ABSENT_LIB bool mirt__optimizer_norms(const mirt_optimizer *optimizer);
 MIRT__ABSENT_LIB bool mirt__optimizer_by_variable(const mirt_optimizer *optimizer);
+/* Whether it looks at whole weights, with the whole sums of their gradients: a device then updates whole weights. */
+MIRT__ABSENT_LIB bool mirt__optimizer_whole(const mirt_optimizer *optimizer);
+/* The numbers of Adam, of which `update` has all others. */
+MIRT__ABSENT_LIB void mirt__adam_numbers(const mirt_optimizer *optimizer, int64_t step, double rate, mirt__update *update);
+/* Muon: whether the weight is updated as by AdamW. */
+MIRT__ABSENT_LIB bool mirt__muon_leaves(const mirt_optimizer *optimizer, const mirt__variable *variable);
 /* Fills kind, slots (blocks of optimizer state) and numbers of `update` for the model's next step at this rate. */
 MIRT__ABSENT_LIB void mirt__optimizer_update(const mirt_model *model, char *const *slots, double rate, mirt__update *update);
 /* With use_ema, after the first step: exchanges the trained weights and their averages, unless it is done already. */
@@ -37783,6 +38396,11 @@ MIRT__ABSENT_LIB void mirt__averages_keep(mirt_model *model);
 MIRT__ABSENT_LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *update);
 MIRT__ABSENT_LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *variable, double squares,
                                         double rate, mirt__update *update);
+
+/* --- directions.c: a column of the optimizers' rows --- */
+MIRT__ABSENT_LIB void mirt__lamb_direction(mirt__whole *whole);
+MIRT__ABSENT_LIB void mirt__muon_direction(mirt__whole *whole);
+MIRT__ABSENT_LIB void mirt__adafactor_direction(mirt__whole *whole);
 
 /* --- losses.c --- */
 /* NULL when there is no such loss. */
@@ -37923,6 +38541,31 @@ MIRT_API mirt_optimizer mirt_adamax(float learning_rate) {
     return mirt__optimizer_averaging(MIRT_ADAMAX, learning_rate);
 }
 
+MIRT_API mirt_optimizer mirt_lamb(float learning_rate) { return mirt__optimizer_averaging(MIRT_LAMB, learning_rate); }
+
+MIRT_API mirt_optimizer mirt_muon(float learning_rate) {
+    mirt_optimizer o = mirt__optimizer_averaging(MIRT_MUON, learning_rate);
+    o.weight_decay = o.adam_weight_decay = 0.004f;
+    o.muon_a = 3.4445f;
+    o.muon_b = -4.775f;
+    o.muon_c = 2.0315f;
+    o.adam_lr_ratio = 1;
+    o.momentum = 0.95f;
+    o.ns_steps = 5;
+    o.nesterov = o.exclude_embeddings = true;
+    o.rms_rate = 0.2f;
+    return o;
+}
+
+MIRT_API mirt_optimizer mirt_adafactor(float learning_rate) {
+    mirt_optimizer o = mirt__optimizer_new(MIRT_ADAFACTOR, learning_rate);
+    o.beta_2_decay = -0.8f;
+    o.epsilon = 1e-30f;
+    o.epsilon_2 = 1e-3f;
+    o.clip_threshold = 1;
+    return o;
+}
+
 MIRT_API mirt_optimizer mirt_adamw(float learning_rate) {
     mirt_optimizer o = mirt__optimizer_averaging(MIRT_ADAMW, learning_rate);
     o.weight_decay = 0.004f;
@@ -37990,7 +38633,7 @@ MIRT__LIB double mirt__as_written(float x) {
 /* Powers of the float32 numbers, as in Keras. */
 static double mirt__bias_correction(float beta, int64_t step) { return 1 - pow((double)beta, (double)step); }
 
-static void mirt__adam_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+MIRT__LIB void mirt__adam_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
     update->learning_rate =
         (float)(rate * (sqrt(mirt__bias_correction(o->beta_2, step)) / mirt__bias_correction(o->beta_1, step)));
 }
@@ -38049,13 +38692,29 @@ static void mirt__schedule_free_numbers(const mirt_optimizer *o, int64_t step, d
     update->first = step == 1;
 }
 
-/* new_1: l1; new_2: what is added to the gradient for each unit of weight. */
+/* new_1: l1; new_2: what is added to the gradient for each unit of weight. A rate of 0, whose inverse is not finite,
+   leaves weights and slots as they are. */
 static void mirt__ftrl_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
     (void)step;
     update->new_1 = o->l1_regularization_strength;
     update->new_2 = 2 * o->l2_shrinkage_regularization_strength;
     update->epsilon = (float)((double)o->beta + 2 * rate * (double)o->l2_regularization_strength);
-    update->momentum = (float)(1 / rate);
+    const bool moves = rate >= (double)FLT_MIN;
+    if (!moves) update->learning_rate = 0;
+    update->momentum = moves ? (float)(1 / rate) : 0;
+}
+
+/* Of the step alone, which the rate is not yet part of. */
+static void mirt__lamb_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+    (void)rate;
+    update->epsilon = (float)((double)o->epsilon * sqrt(mirt__bias_correction(o->beta_2, step)));
+    mirt__adam_numbers(o, step, 1, update);
+}
+
+/* Steps of SGD's kernel that turn gradients into directions. */
+static void mirt__whole_numbers(const mirt_optimizer *o, int64_t step, double rate, mirt__update *update) {
+    (void)o, (void)step, (void)rate;
+    update->learning_rate = -1; /* a velocity then is Muon's momentum */
 }
 
 /* >>all optimizers */
@@ -38084,34 +38743,47 @@ static const mirt__field mirt__ftrl_fields[] = {
     MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l2_shrinkage_regularization_strength),
     MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta)};
 
-/* Options of one optimizer alone. */
-static const mirt__field mirt__special_fields[] = {
-    MIRT__OWN_FIELD(mirt_optimizer, INT64, warmup_steps), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta),
-    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l1_regularization_strength),
-    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l2_regularization_strength),
-    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, l2_shrinkage_regularization_strength)};
+static const mirt__field mirt__muon_fields[] = {
+    {"adam_beta_1", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_1), false},
+    {"adam_beta_2", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_2), false},
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, adam_weight_decay),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, muon_a), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, muon_b),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, muon_c), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, adam_lr_ratio),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, momentum), MIRT__OWN_FIELD(mirt_optimizer, INT, ns_steps),
+    MIRT__OWN_FIELD(mirt_optimizer, BOOL, nesterov), MIRT__OWN_FIELD(mirt_optimizer, BOOL, exclude_embeddings),
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, rms_rate), MIRT__OPTIONAL_FIELD(mirt_optimizer, TEXT, exclude_layers)};
+
+static const mirt__field mirt__adafactor_fields[] = {
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, beta_2_decay),
+    {"epsilon_1", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, epsilon), false},
+    MIRT__OWN_FIELD(mirt_optimizer, FLOAT, epsilon_2), MIRT__OWN_FIELD(mirt_optimizer, FLOAT, clip_threshold)};
 
 #define MIRT__LION_FIELDS mirt__adam_fields, 2 /* the betas */
 #define MIRT__MOMENTS {"momentum", MIRT__SLOT_ZEROS}, {"velocity", MIRT__SLOT_ZEROS}
 #define MIRT__AMSGRAD {MIRT__MOMENTS, {"velocity_hat", MIRT__SLOT_AMSGRAD}}
 static const mirt__optimizer_class mirt__optimizer_table[] = {
-    {"adam", mirt_adam, MIRT__FIELDS(mirt__adam_fields), MIRT__AMSGRAD, mirt__adam_numbers},
-    {"sgd", mirt__sgd_keras, MIRT__FIELDS(mirt__sgd_fields), {{"momentum", MIRT__SLOT_MOMENTUM}}, NULL},
-    {"adamw", mirt_adamw, MIRT__FIELDS(mirt__adam_fields), MIRT__AMSGRAD, mirt__adam_numbers},
+    {"adam", mirt_adam, MIRT__FIELDS(mirt__adam_fields), MIRT__AMSGRAD, mirt__adam_numbers, NULL},
+    {"sgd", mirt__sgd_keras, MIRT__FIELDS(mirt__sgd_fields), {{"momentum", MIRT__SLOT_MOMENTUM}}, NULL, NULL},
+    {"adamw", mirt_adamw, MIRT__FIELDS(mirt__adam_fields), MIRT__AMSGRAD, mirt__adam_numbers, NULL},
     {"rmsprop", mirt_rmsprop, MIRT__FIELDS(mirt__rmsprop_fields),
      {{"velocity", MIRT__SLOT_ZEROS}, {"momentum", MIRT__SLOT_MOMENTUM}, {"average_gradient", MIRT__SLOT_CENTERED}},
-     mirt__rho_numbers},
-    {"nadam", mirt_nadam, MIRT__FIELDS(mirt__adam_fields), {MIRT__MOMENTS}, mirt__nadam_numbers},
-    {"adagrad", mirt_adagrad, MIRT__FIELDS(mirt__adagrad_fields), {{"accumulator", MIRT__SLOT_ACCUMULATOR}}, NULL},
+     mirt__rho_numbers, NULL},
+    {"nadam", mirt_nadam, MIRT__FIELDS(mirt__adam_fields), {MIRT__MOMENTS}, mirt__nadam_numbers, NULL},
+    {"adagrad", mirt_adagrad, MIRT__FIELDS(mirt__adagrad_fields), {{"accumulator", MIRT__SLOT_ACCUMULATOR}}, NULL,
+     NULL},
     {"adamax", mirt_adamax, MIRT__FIELDS(mirt__adam_fields),
-     {{"momentum", MIRT__SLOT_ZEROS}, {"norm", MIRT__SLOT_ZEROS}}, mirt__adamax_numbers},
-    {"lion", mirt_lion, MIRT__LION_FIELDS, {{"momentum", MIRT__SLOT_ZEROS}}, mirt__lion_numbers},
+     {{"momentum", MIRT__SLOT_ZEROS}, {"norm", MIRT__SLOT_ZEROS}}, mirt__adamax_numbers, NULL},
+    {"lion", mirt_lion, MIRT__LION_FIELDS, {{"momentum", MIRT__SLOT_ZEROS}}, mirt__lion_numbers, NULL},
     {"adadelta", mirt_adadelta, MIRT__FIELDS(mirt__adadelta_fields),
-     {{"accumulated_grad", MIRT__SLOT_ZEROS}, {"accumulated_delta_var", MIRT__SLOT_ZEROS}}, mirt__rho_numbers},
+     {{"accumulated_grad", MIRT__SLOT_ZEROS}, {"accumulated_delta_var", MIRT__SLOT_ZEROS}}, mirt__rho_numbers, NULL},
     {"schedule_free_adamw", mirt_schedule_free_adamw, MIRT__FIELDS(mirt__schedule_free_fields), {MIRT__MOMENTS},
-     mirt__schedule_free_numbers},
+     mirt__schedule_free_numbers, NULL},
     {"ftrl", mirt_ftrl, MIRT__FIELDS(mirt__ftrl_fields),
-     {{"accumulator", MIRT__SLOT_ACCUMULATOR}, {"linear", MIRT__SLOT_ZEROS}}, mirt__ftrl_numbers}};
+     {{"accumulator", MIRT__SLOT_ACCUMULATOR}, {"linear", MIRT__SLOT_ZEROS}}, mirt__ftrl_numbers, NULL},
+    {"lamb", mirt_lamb, MIRT__FIELDS(mirt__adam_fields), {MIRT__MOMENTS}, mirt__lamb_numbers, mirt__lamb_direction},
+    {"muon", mirt_muon, MIRT__FIELDS(mirt__muon_fields), {MIRT__MOMENTS}, mirt__whole_numbers, mirt__muon_direction},
+    {"adafactor", mirt_adafactor, MIRT__FIELDS(mirt__adafactor_fields),
+     {{"row", MIRT__SLOT_ZEROS}, {"column", MIRT__SLOT_ZEROS}}, mirt__whole_numbers, mirt__adafactor_direction}};
 #undef MIRT__LION_FIELDS
 #undef MIRT__MOMENTS
 #undef MIRT__AMSGRAD
@@ -38158,6 +38830,9 @@ MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *o) {
         any = true;
     }
     if (!any) return;
+    filled.nesterov = o->nesterov || keras.nesterov;
+    filled.exclude_embeddings = o->exclude_embeddings || keras.exclude_embeddings;
+    if (!o->ns_steps) filled.ns_steps = keras.ns_steps;
     *o = filled;
     if (o->weight_decay == 0) o->weight_decay = keras.weight_decay;
     if (o->learning_rate == 0 && !o->schedule && !o->decay.kind) o->learning_rate = keras.learning_rate;
@@ -38217,6 +38892,21 @@ static bool mirt__optimizer_has(const mirt__optimizer_class *cls, const mirt__fi
     return false;
 }
 
+/* The last members of the struct are options of one optimizer alone, which others do not have. */
+static mirt_status mirt__optimizer_others_check(const mirt_optimizer *o) {
+    const mirt__optimizer_class *own = mirt__optimizer_class_get(o->kind);
+    for (int k = 0; k < MIRT__OPTIMIZER_COUNT; k++) {
+        const mirt__optimizer_class *cls = &mirt__optimizer_table[k];
+        for (int i = 0; i < cls->num_fields; i++) {
+            const mirt__field *field = &cls->fields[i];
+            if (field->offset >= offsetof(mirt_optimizer, warmup_steps) && !mirt__fields_zero(field, 1, o) &&
+                !mirt__optimizer_has(own, field))
+                return mirt__fail(MIRT_E_INVALID, "%s has no option %s", own->name, field->name);
+        }
+    }
+    return MIRT_OK;
+}
+
 /* The numbers of the optimizer's own fields, and those that only other optimizers have. */
 static mirt_status mirt__optimizer_own_check(const mirt_optimizer *o) {
     const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
@@ -38228,18 +38918,20 @@ static mirt_status mirt__optimizer_own_check(const mirt_optimizer *o) {
         const bool share = beta_1 || field->offset == offsetof(mirt_optimizer, beta_2) ||
                            field->offset == offsetof(mirt_optimizer, rho) ||
                            field->offset == offsetof(mirt_optimizer, momentum);
+        const bool negative = field->offset >= offsetof(mirt_optimizer, muon_a) &&
+                              field->offset <= offsetof(mirt_optimizer, beta_2_decay);
         const bool positive = beta_1 && (o->kind == MIRT_LION || o->kind == MIRT_SCHEDULE_FREE_ADAMW);
-        if (mirt__is_rate((double)value) && !(share && value >= 1) && !(positive && value == 0)) continue;
+        const char *range = positive   ? "in (0, 1)"
+                            : share    ? "in [0, 1)"
+                            : negative ? "finite"
+                                       : "finite and not negative";
+        if (mirt__is_rate(negative ? fabs((double)value) : (double)value) && !(share && value >= 1) &&
+            !(positive && value == 0))
+            continue;
         return mirt__fail(MIRT_E_INVALID, "%s's %s is %g; it must be %s; start from mirt_%s", cls->name, field->name,
-                          (double)value, positive ? "in (0, 1)" : share ? "in [0, 1)" : "finite and not negative",
-                          cls->name);
+                          (double)value, range, cls->name);
     }
-    for (int i = 0; i < MIRT__COUNT(mirt__special_fields); i++) {
-        const mirt__field *field = &mirt__special_fields[i];
-        if (!mirt__fields_zero(field, 1, o) && !mirt__optimizer_has(cls, field))
-            return mirt__fail(MIRT_E_INVALID, "%s has no option %s", cls->name, field->name);
-    }
-    return MIRT_OK;
+    return mirt__optimizer_others_check(o);
 }
 
 static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
@@ -38253,6 +38945,8 @@ static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
     }
     if (o->warmup_steps < 0)
         return mirt__fail(MIRT_E_INVALID, "warmup_steps is %lld; it must not be negative", (long long)o->warmup_steps);
+    if (o->ns_steps < 0 || o->ns_steps > 100) /* five do; a file may ask for more than ever end */
+        return mirt__fail(MIRT_E_INVALID, "ns_steps is %d; it must be 0 to 100", o->ns_steps);
     if (clips > 1)
         return mirt__fail(MIRT_E_INVALID, "at most one of clipnorm, global_clipnorm and clipvalue can be set");
     if (o->use_ema && !(o->ema_momentum < 1))
@@ -38265,9 +38959,11 @@ static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
         return mirt__fail(MIRT_E_INVALID, "ema_overwrite_frequency is set, but use_ema is not");
     if (o->amsgrad && !mirt__optimizer_amsgrad(mirt__optimizer_class_get(o->kind)))
         return mirt__fail(MIRT_E_INVALID, "amsgrad is for Adam and AdamW");
-    if (o->exclude_from_weight_decay &&
-        !mirt__utf8_valid(o->exclude_from_weight_decay, strlen(o->exclude_from_weight_decay))) {
-        return mirt__fail(MIRT_E_INVALID, "exclude_from_weight_decay is not valid UTF-8");
+    const char *const words[] = {o->exclude_from_weight_decay, o->exclude_layers};
+    for (int i = 0; i < MIRT__COUNT(words); i++) {
+        if (words[i] && !mirt__utf8_valid(words[i], strlen(words[i])))
+            return mirt__fail(MIRT_E_INVALID, "%s is not valid UTF-8",
+                              i ? "exclude_layers" : "exclude_from_weight_decay");
     }
     return MIRT_OK;
 }
@@ -38286,23 +38982,46 @@ MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *o) {
 
 /* >>weight decay, clipping and averages */
 
-MIRT__LIB bool mirt__optimizer_norms(const mirt_optimizer *o) { return o->clipnorm > 0 || o->global_clipnorm > 0; }
+MIRT__LIB bool mirt__optimizer_whole(const mirt_optimizer *o) {
+    return mirt__optimizer_class_get(o->kind)->direction != NULL;
+}
+
+/* Whole sums are there where norms are asked for. */
+MIRT__LIB bool mirt__optimizer_norms(const mirt_optimizer *o) {
+    return o->clipnorm > 0 || o->global_clipnorm > 0 || mirt__optimizer_whole(o);
+}
 
 MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *o) {
-    return o->clipnorm > 0 || (o->weight_decay > 0 && o->exclude_from_weight_decay && *o->exclude_from_weight_decay);
+    return o->clipnorm > 0 || mirt__optimizer_whole(o) ||
+           (o->weight_decay > 0 && o->exclude_from_weight_decay && *o->exclude_from_weight_decay);
+}
+
+/* Whether the text contains one of the words of a list. */
+static bool mirt__has_word(const char *text, const char *list) {
+    while (list && *list) {
+        const size_t size = strcspn(list, ",");
+        for (const char *at = text; size && *at; at++) {
+            if (strncmp(at, list, size) == 0) return true;
+        }
+        list += size + (list[size] != 0);
+    }
+    return false;
 }
 
 /* Excluded names are searched in the weight's own name, without names of layers, as in Keras. */
 static bool mirt__decays(const mirt_optimizer *o, const char *path) {
-    const char *list = o->exclude_from_weight_decay, *last = strrchr(path, '/'), *name = last ? last + 1 : path;
-    while (list && *list) {
-        const size_t size = strcspn(list, ",");
-        for (const char *at = name; size && *at; at++) {
-            if (strncmp(at, list, size) == 0) return false;
-        }
-        list += size + (list[size] != 0);
+    const char *last = strrchr(path, '/');
+    return !mirt__has_word(last ? last + 1 : path, o->exclude_from_weight_decay);
+}
+
+MIRT__LIB bool mirt__muon_leaves(const mirt_optimizer *o, const mirt__variable *v) {
+    bool embeds = false;
+    for (const char *at = v->name; o->exclude_embeddings && *at && !embeds; at++) {
+        const char *word = "embedding";
+        while (*word && (at[word - "embedding"] | 0x20) == *word) word++;
+        embeds = !*word;
     }
-    return true;
+    return v->shape.rank != 2 || embeds || mirt__has_word(v->name, o->exclude_layers);
 }
 
 /* As in Keras, a NaN norm makes the gradient NaN; an infinite one makes its infinite elements NaN and the rest 0. */
@@ -38326,7 +39045,9 @@ MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__var
         u->scale = mirt__clip_scale(squares, o->clipnorm);
         u->shaped = u->scale != 1.0f;
     }
-    u->decay = mirt__decays(o, v->name) ? (float)(mirt__as_written(o->weight_decay) * rate) : 0;
+    const bool adam = o->kind == MIRT_MUON && mirt__muon_leaves(o, v);
+    const double decay = mirt__as_written(adam ? o->adam_weight_decay : o->weight_decay);
+    u->decay = mirt__decays(o, v->name) ? (float)(decay * rate) : 0;
 }
 
 MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slots, double rate, mirt__update *update) {
@@ -38436,6 +39157,256 @@ MIRT_API mirt_status mirt_set_schedule(mirt_model *model, const mirt_schedule *s
 }
 
 MIRT_API int64_t mirt_step(const mirt_model *model) { return model ? model->step : 0; }
+
+/* >>section nn/directions.c */
+
+/* Optimizers that look at whole weights: the direction in which a weight goes. */
+
+/* >>kernels on one weight */
+
+/* The norm of as many numbers as the weight has, by pieces that its shape alone decides. Waits for the device,
+   whose failure sticks. */
+static double mirt__whole_norm(const mirt__whole *w, const mirt__real *x) {
+    enum { PIECES = 64 };
+    const int64_t most = 8192;
+    mirt__square_piece piece[PIECES];
+    double squares[PIECES], sum = 0;
+    for (int64_t at = 0; at < w->variable->count && !w->dry;) {
+        int pieces = 0;
+        for (; pieces < (int)PIECES && at < w->variable->count; pieces++, at += most) {
+            const int64_t left = w->variable->count - at;
+            piece[pieces].begin = at;
+            piece[pieces].count = left < most ? left : most;
+            squares[pieces] = 0;
+        }
+        w->backend->squares(w->where->handle, x, piece, pieces, squares);
+        if (w->backend->wait(w->where->handle) != MIRT_OK) return 0;
+        for (int i = 0; i < pieces; i++) sum += squares[i];
+    }
+    return sqrt(sum);
+}
+
+/* So many numbers of the direction's memory. */
+static mirt__real *mirt__whole_take(mirt__whole *w, int64_t count) {
+    char *at = w->dry ? w->room : w->room + w->taken;
+    size_t bytes;
+    if (!mirt__mul_size((size_t)count, sizeof(mirt__real), &bytes) || bytes > SIZE_MAX / 4 ||
+        !mirt__add_size(w->taken, mirt__align_up(bytes), &w->taken))
+        w->taken = SIZE_MAX; /* which is refused where memory is reserved */
+    return (mirt__real *)(void *)at;
+}
+
+/* c[m, n] = a[m, k] b[k, n], which lie as in mirt__gemm. */
+static void mirt__whole_multiply(mirt__whole *w, mirt__gemm *g) {
+    g->a.dtype = MIRT_FLOAT32;
+    const size_t scratch = mirt__gemm_scratch(g);
+    if (w->scratch < scratch) w->scratch = scratch;
+    if (!w->dry || w->measures) w->kernels->gemm(g, w->where);
+}
+
+/* to = keeps * to + gains * from */
+static void mirt__whole_blend(const mirt__whole *w, mirt__real *to, double keeps, const mirt__real *from, double gains,
+                              int64_t count) {
+    mirt__update u;
+    memset(&u, 0, sizeof u);
+    u.kind = MIRT_SGD;
+    u.end = count;
+    u.parts = u.copies = 1;
+    u.part[0] = from;
+    u.weight[0] = to;
+    u.decay = (float)(1 - keeps);
+    u.learning_rate = (float)-gains;
+    if (!w->dry) w->kernels->update(&u, w->where);
+}
+
+/* y = f(x) of as many numbers as the weight has. */
+static void mirt__whole_map(const mirt__whole *w, mirt__unary_kind kind, mirt__real *y, const mirt__real *x,
+                            double scale, double offset) {
+    mirt__unary u;
+    memset(&u, 0, sizeof u);
+    u.kind = kind;
+    u.x_dtype = u.y_dtype = MIRT_FLOAT32;
+    u.count = w->variable->count;
+    u.x = x;
+    u.y = y;
+    u.scale = (float)scale;
+    u.offset = (float)offset;
+    if (!w->dry) w->kernels->unary(&u, w->where);
+}
+
+/* Three axes, of which the last is dense. */
+typedef struct mirt__whole_axes {
+    int64_t dim[3];
+} mirt__whole_axes;
+
+/* y[axes] = f(a, b), which repeat along axes of which bit i is set. */
+static void mirt__whole_pair(const mirt__whole *w, mirt__binary_kind kind, const mirt__whole_axes *axes, mirt__real *y,
+                             const mirt__real *a, unsigned a_repeats, const mirt__real *b, unsigned b_repeats) {
+    mirt__binary p;
+    int64_t a_step = 1, b_step = 1;
+    memset(&p, 0, sizeof p);
+    p.kind = kind;
+    p.rank = 3;
+    p.a_dtype = p.b_dtype = p.y_dtype = MIRT_FLOAT32;
+    p.a = a;
+    p.b = b;
+    p.y = y;
+    for (int i = 2; i >= 0; i--) {
+        p.dim[i] = axes->dim[i];
+        p.a_stride[i] = a_repeats >> i & 1 ? 0 : a_step;
+        p.b_stride[i] = b_repeats >> i & 1 ? 0 : b_step;
+        a_step *= a_repeats >> i & 1 ? 1 : axes->dim[i];
+        b_step *= b_repeats >> i & 1 ? 1 : axes->dim[i];
+    }
+    if (!w->dry) w->kernels->binary(&p, w->where);
+}
+
+/* y = the means of x[axes] over one of the axes. */
+static void mirt__whole_mean(mirt__whole *w, const mirt__whole_axes *axes, int over, mirt__real *y,
+                             const mirt__real *x) {
+    mirt__reduce r;
+    memset(&r, 0, sizeof r);
+    r.kind = MIRT__REDUCE_MEAN;
+    r.rank = 3;
+    r.axes = 1u << over;
+    memcpy(r.dim, axes->dim, sizeof axes->dim);
+    r.x = x;
+    r.x_dtype = MIRT_FLOAT32;
+    r.y = y;
+    const size_t scratch = mirt__reduce_scratch(&r);
+    if (w->scratch < scratch) w->scratch = scratch;
+    if (!w->dry || w->measures) w->kernels->reduce(&r, w->where);
+}
+
+/* The update's step takes the gradient's place, negative; no weight changes. */
+static void mirt__whole_step(const mirt__whole *w) {
+    mirt__update u = *w->update;
+    u.copies = 1;
+    u.weight[0] = w->sum;
+    u.from_zero = true;
+    u.decay = 0;
+    u.average = NULL;
+    if (!w->dry) w->kernels->update(&u, w->where);
+}
+
+/* The weight is to lose `rate` times what has taken the gradient's place. */
+static void mirt__whole_go(const mirt__whole *w, double rate) {
+    mirt__update *u = w->update;
+    u->kind = MIRT_SGD;
+    u->learning_rate = (float)rate;
+    u->shaped = false;
+    memset(u->slot, 0, sizeof u->slot);
+}
+
+/* >>directions */
+
+MIRT__LIB void mirt__lamb_direction(mirt__whole *w) {
+    mirt__whole_step(w);
+    const mirt__update *u = w->update;
+    const double weight = mirt__whole_norm(w, u->weight[0] + u->begin) * fabs(1 - (double)u->decay),
+                 step = mirt__whole_norm(w, w->sum + u->begin);
+    mirt__whole_go(w, -w->rate * (weight > 0 && step > 0 ? weight / step : 1));
+}
+
+/* square = x x^T of the shorter side of x[rows, columns], then x = a x + (b square + c square square) x: towards a
+   matrix of the same singular vectors, whose singular values are 1. */
+static void mirt__muon_iterate(mirt__whole *w, mirt__real *x, int64_t rows, int64_t columns) {
+    const mirt_optimizer *o = w->optimizer;
+    const bool wide = rows <= columns;
+    const int64_t side = wide ? rows : columns;
+    mirt__real *square = mirt__whole_take(w, side * side), *both = mirt__whole_take(w, side * side),
+               *y = mirt__whole_take(w, rows * columns);
+    mirt__gemm g;
+    for (int64_t i = 0; i < o->ns_steps; i++) {
+        memset(&g, 0, sizeof g);
+        g.m = g.n = side;
+        g.k = wide ? columns : rows;
+        g.a.data = g.b = x;
+        g.a_row = wide ? columns : 1;
+        g.a_col = wide ? 1 : columns;
+        g.b_row = g.a_col;
+        g.b_col = g.a_row;
+        g.c = square;
+        mirt__whole_multiply(w, &g);
+        g.k = g.a_row = g.b_row = side;
+        g.a_col = g.b_col = 1;
+        g.a.data = g.b = square;
+        g.c = both;
+        mirt__whole_multiply(w, &g);
+        mirt__whole_blend(w, both, (double)o->muon_c, square, (double)o->muon_b, side * side);
+        g.m = rows;
+        g.n = columns;
+        g.a.data = wide ? both : x;
+        g.b = wide ? x : both;
+        g.a_row = side;
+        g.b_row = columns;
+        g.c = y;
+        mirt__whole_multiply(w, &g);
+        mirt__whole_blend(w, x, (double)o->muon_a, y, 1, rows * columns);
+        if (w->dry) return;
+    }
+}
+
+MIRT__LIB void mirt__muon_direction(mirt__whole *w) {
+    const mirt_optimizer *o = w->optimizer;
+    const int64_t rows = w->variable->shape.dim[0], columns = w->variable->shape.dim[1];
+    if (mirt__muon_leaves(o, w->variable)) {
+        w->update->kind = MIRT_ADAM;
+        mirt__adam_numbers(o, w->step, w->rate * (double)o->adam_lr_ratio, w->update);
+        return;
+    }
+    mirt__whole_step(w); /* at a rate of -1: the momentum */
+    mirt__real *x = w->sum + w->update->begin;
+    mirt__whole_map(w, MIRT__AFFINE, x, x, 1 / (mirt__whole_norm(w, x) + 1e-7), 0);
+    mirt__muon_iterate(w, x, rows, columns);
+    const double longer = sqrt((double)(rows > columns ? rows : columns));
+    mirt__whole_go(w, w->rate * (o->rms_rate > 0 ? longer * mirt__as_written(o->rms_rate) : 1));
+}
+
+/* `squares` of gradients become what they are divided by the root of: of matrices row x column, the means over columns
+   and rows, over the mean of both; `share` of each mean is new. */
+static void mirt__adafactor_factor(mirt__whole *w, mirt__real *row, mirt__real *column, mirt__real *squares,
+                                   double share) {
+    const mirt_shape *shape = &w->variable->shape;
+    mirt__whole_axes all = {{1, shape->dim[shape->rank - 2], shape->dim[shape->rank - 1]}};
+    for (int i = 0; i < shape->rank - 2; i++) all.dim[0] *= shape->dim[i];
+    const int64_t rows = all.dim[0] * all.dim[1], columns = all.dim[0] * all.dim[2];
+    const mirt__whole_axes rows_alone = {{all.dim[0], all.dim[1], 1}};
+    mirt__real *mean = mirt__whole_take(w, rows > columns ? rows : columns), *part = mirt__whole_take(w, rows);
+    mirt__whole_mean(w, &all, 2, mean, squares);
+    mirt__whole_blend(w, row, 1 - share, mean, share, rows);
+    mirt__whole_mean(w, &all, 1, mean, squares);
+    mirt__whole_blend(w, column, 1 - share, mean, share, columns);
+    mirt__whole_mean(w, &rows_alone, 1, mean, row);
+    mirt__whole_pair(w, MIRT__DIVIDE, &rows_alone, part, row, 0, mean, 1u << 1);
+    mirt__whole_pair(w, MIRT__MULTIPLY, &all, squares, part, 1u << 2, column, 1u << 1);
+}
+
+MIRT__LIB void mirt__adafactor_direction(mirt__whole *w) {
+    const mirt_optimizer *o = w->optimizer;
+    mirt__update *u = w->update;
+    const double root = sqrt((double)w->variable->count), least = 1 / sqrt((double)w->step),
+                 share = pow((double)w->step, mirt__as_written(o->beta_2_decay));
+    const mirt__whole_axes flat = {{1, 1, w->variable->count}};
+    mirt__real *g = w->sum + u->begin, *row = u->slot[0] + u->begin, *column = u->slot[1] + u->begin,
+               *squares = mirt__whole_take(w, w->variable->count), *divisor = squares;
+    memset(u->slot, 0, sizeof u->slot);
+    if (u->shaped) mirt__whole_step(w); /* at a rate of -1: the gradient, scaled and clipped */
+    mirt__whole_map(w, MIRT__SQUARE, squares, g, 0, 0);
+    mirt__whole_map(w, MIRT__AFFINE, squares, squares, 1, (double)o->epsilon);
+    if (w->variable->shape.rank < 2) {
+        mirt__whole_blend(w, row, 1 - share, squares, share, w->variable->count);
+        divisor = row;
+    } else {
+        mirt__adafactor_factor(w, row, column, squares, share);
+    }
+    mirt__whole_map(w, MIRT__SQRT, squares, divisor, 0, 0);
+    mirt__whole_pair(w, MIRT__DIVIDE, &flat, g, g, 0, squares, 0);
+    const double weight = mirt__whole_norm(w, u->weight[0] + u->begin) * fabs(1 - (double)u->decay) / root,
+                 lower = mirt__as_written(o->epsilon_2),
+                 over = mirt__whole_norm(w, g) / root / (double)o->clip_threshold;
+    mirt__whole_go(w, (weight > lower ? weight : lower) * (w->rate < least ? w->rate : least) / (over > 1 ? over : 1));
+}
 
 /* >>section nn/metrics_table.c */
 
@@ -39385,42 +40356,52 @@ MIRT__LIB bool mirt__output_logits(const mirt_model *model, int output) {
     return model->config.from_logits || model->config.loss_options[output].from_logits;
 }
 
-/* The options that a loss takes, besides from_logits. */
-static const char *mirt__loss_takes(mirt_loss loss) {
+/* X(kind of field, option): the fields of mirt_loss_options, by which files name them. */
+#define MIRT__LOSS_OPTION_LIST(X) \
+    X(BOOL, from_logits) X(FLOAT, label_smoothing) X(BOOL, has_ignore_class) X(SIGNED, ignore_class) X(FLOAT, delta) \
+    X(FLOAT, alpha) X(FLOAT, gamma) X(BOOL, has_gamma) X(BOOL, apply_class_balancing) X(INT, axes) X(FLOAT, beta) \
+    X(FLOAT, q)
+#define MIRT__LOSS_OPTION_NUMBER(kind, option) MIRT__LOSS_OPTION_##option,
+enum { MIRT__LOSS_OPTION_LIST(MIRT__LOSS_OPTION_NUMBER) MIRT__LOSS_OPTION_COUNT };
+#undef MIRT__LOSS_OPTION_NUMBER
+
+/* The options that a loss takes, as bits; any takes from_logits. */
+static unsigned mirt__loss_takes(mirt_loss loss) {
+#define MIRT__TAKES(option) (1u << MIRT__LOSS_OPTION_##option)
+    const unsigned any = MIRT__TAKES(from_logits), smooth = any | MIRT__TAKES(label_smoothing),
+                   focal = smooth | MIRT__TAKES(alpha) | MIRT__TAKES(gamma) | MIRT__TAKES(has_gamma);
     switch (loss) {
-    case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY: return "label_smoothing, ignore_class";
+    case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
+        return smooth | MIRT__TAKES(has_ignore_class) | MIRT__TAKES(ignore_class);
     case MIRT_CATEGORICAL_CROSSENTROPY:
-    case MIRT_BINARY_CROSSENTROPY: return "label_smoothing";
-    case MIRT_BINARY_FOCAL_CROSSENTROPY: return "label_smoothing, alpha, gamma, apply_class_balancing";
-    case MIRT_CATEGORICAL_FOCAL_CROSSENTROPY: return "label_smoothing, alpha, gamma";
-    case MIRT_HUBER: return "delta";
-    case MIRT_DICE: return "axes";
-    case MIRT_TVERSKY: return "axes, alpha, beta";
-    case MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY: return "q";
-    default: return "";
+    case MIRT_BINARY_CROSSENTROPY: return smooth;
+    case MIRT_BINARY_FOCAL_CROSSENTROPY: return focal | MIRT__TAKES(apply_class_balancing);
+    case MIRT_CATEGORICAL_FOCAL_CROSSENTROPY: return focal;
+    case MIRT_HUBER: return any | MIRT__TAKES(delta);
+    case MIRT_DICE: return any | MIRT__TAKES(axes);
+    case MIRT_TVERSKY: return any | MIRT__TAKES(axes) | MIRT__TAKES(alpha) | MIRT__TAKES(beta);
+    case MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY: return any | MIRT__TAKES(q);
+    default: return any;
     }
+#undef MIRT__TAKES
 }
 
 MIRT__LIB int mirt__loss_fields(const mirt__field **fields) {
-#define MIRT__OPTION(kind, member) MIRT__OPTIONAL_FIELD(mirt_loss_options, kind, member)
-    static const mirt__field list[] = {
-        MIRT__OPTION(BOOL, from_logits), MIRT__OPTION(FLOAT, label_smoothing), MIRT__OPTION(BOOL, has_ignore_class),
-        MIRT__OPTION(SIGNED, ignore_class), MIRT__OPTION(FLOAT, delta), MIRT__OPTION(FLOAT, alpha),
-        MIRT__OPTION(FLOAT, gamma), MIRT__OPTION(BOOL, has_gamma), MIRT__OPTION(BOOL, apply_class_balancing),
-        MIRT__OPTION(INT, axes), MIRT__OPTION(FLOAT, beta), MIRT__OPTION(FLOAT, q)};
+#define MIRT__OPTION(kind, option) MIRT__OPTIONAL_FIELD(mirt_loss_options, kind, option),
+    static const mirt__field list[] = {MIRT__LOSS_OPTION_LIST(MIRT__OPTION)};
 #undef MIRT__OPTION
     *fields = list;
-    return MIRT__COUNT(list);
+    return MIRT__LOSS_OPTION_COUNT;
 }
 
 MIRT__LIB mirt_status mirt__loss_options_check(const char *name, mirt_loss loss, const mirt_loss_options *o,
                                                int rank) {
-    const char *takes = mirt__loss_takes(loss);
+    const unsigned takes = mirt__loss_takes(loss);
     const mirt__field *field;
     const int fields = mirt__loss_fields(&field);
-    for (int i = 1; i < fields; i++) { /* from_logits may be set for any */
+    for (int i = 0; i < fields; i++) {
+        if (takes >> i & 1 || mirt__fields_zero(&field[i], 1, o)) continue;
         const char *option = field[i].name + (strncmp(field[i].name, "has_", 4) == 0 ? 4 : 0);
-        if (mirt__fields_zero(&field[i], 1, o) || strstr(takes, option)) continue;
         return mirt__fail(MIRT_E_INVALID, "%s has no option %s", name, option);
     }
     if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
@@ -39585,10 +40566,13 @@ static mirt_tensor *mirt__categorical_hinge(mirt_tensor *x, mirt_tensor *own) {
     return mirt_relu(mirt_scale(mirt_subtract(other, mirt__sum_of_last(own)), 1, 1));
 }
 
-/* log(cosh(off)) in the form that cannot overflow. */
+/* log(cosh(off)) in the form that cannot overflow. The gradient of that form, 1 - 2 sigmoid(-2 |off|), cancels where
+   `off` is close to 0: instead a term that is 0 has the gradient tanh(off), which is refused where it would be
+   differentiated again. */
 static mirt_tensor *mirt__log_cosh(mirt_tensor *off) {
-    mirt_tensor *size = mirt_abs(off);
-    return mirt__mean_of_sample(mirt_add(size, mirt_scale(mirt_softplus(mirt_scale(size, -2, 0)), 1, -0.69314718f)));
+    mirt_tensor *fixed = mirt_stop_gradient(off), *size = mirt_abs(fixed);
+    mirt_tensor *value = mirt_add(size, mirt_scale(mirt_softplus(mirt_scale(size, -2, 0)), 1, -0.69314718f));
+    return mirt__mean_of_sample(mirt_add(value, mirt_multiply(mirt_tanh(off), mirt_subtract(off, fixed))));
 }
 
 /* t log(t / x), both between 1e-7 and 1. */
@@ -40051,9 +41035,9 @@ MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
     X(random_contrast) X(random_brightness) X(random_shear) X(random_hue) X(random_saturation) X(random_erasing) \
     X(random_grayscale) X(random_invert) X(solarization) X(random_posterization) X(random_color_degeneration) \
     X(auto_contrast) X(equalization) X(random_sharpness) X(random_gaussian_blur) X(random_color_jitter) \
-    X(rand_augment) \
+    X(rand_augment) X(random_perspective) X(aug_mix) X(clahe) \
     X(batch_norm) X(layer_norm) X(rms_norm) X(group_norm) X(unit_normalization) \
-    X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate)
+    X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate) X(dot)
 
 #define MIRT__LAYER_NUMBER(name) MIRT__NUMBER_OF_LAYER_##name,
 enum { MIRT__LAYER_LIST(MIRT__LAYER_NUMBER) MIRT__LAYER_COUNT };
@@ -40113,6 +41097,8 @@ MIRT__LIB bool mirt__layer_takes_images(const mirt_tensor *x);
 MIRT__LIB int mirt__layer_axis(const mirt_tensor *x, int axis);
 /* x with the axes whose bits are set in `axes` last, all in their order; `back`: the inverse. */
 MIRT__LIB mirt_tensor *mirt__axes_last(mirt_tensor *x, unsigned axes, bool back);
+/* x divided by its Euclidean norm along `axis`, or by the square root of `least`, where the norm is less than that. */
+MIRT__LIB mirt_tensor *mirt__unit_length(mirt_tensor *x, int axis, float least);
 /* Creates a trainable variable with its description's initializer (set if it is the default), regularizer and
    constraint. */
 MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape,
@@ -41002,8 +41988,16 @@ static const mirt__field mirt__values_fields[] = {MIRT__AUGMENT_FIELD(factor, FL
 static const mirt__field mirt__shear_fields[] = {MIRT__AUGMENT_FIELD(x_factor, FLOAT2),
                                                  MIRT__AUGMENT_FIELD(y_factor, FLOAT2), MIRT__FILLING};
 static const mirt__field mirt__erasing_fields[] = {
-    MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(scale, FLOAT2), MIRT__AUGMENT_FIELD(fill_mode, FILL),
-    MIRT__AUGMENT_FIELD(fill_value, FLOAT), MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
+    MIRT__AUGMENT_FIELD(value_range, FLOAT2), MIRT__AUGMENT_FIELD(fill_mode, FILL),
+    MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(scale, FLOAT2), MIRT__AUGMENT_FIELD(fill_value, FLOAT),
+    MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION)};
+static const mirt__field mirt__tile_fields[] = {
+    MIRT__AUGMENT_FIELD(value_range, FLOAT2), MIRT__AUGMENT_FIELD(clip_limit, FLOAT),
+    MIRT__AUGMENT_FIELD(tile_grid_size, INT2)};
+static const mirt__field mirt__mix_fields[] = {
+    MIRT__AUGMENT_FIELD(value_range, FLOAT2), MIRT__AUGMENT_FIELD(num_chains, INT),
+    MIRT__AUGMENT_FIELD(chain_depth, INT), MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(alpha, FLOAT),
+    MIRT__FIELD(mirt_augmentation, "all_ops", NO, fewer_ops), MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION)};
 static const mirt__field mirt__level_fields[] = {
     MIRT__AUGMENT_FIELD(addition_factor, FLOAT2), MIRT__AUGMENT_FIELD(threshold_factor, FLOAT2),
     MIRT__AUGMENT_FIELD(value_range, FLOAT2), MIRT__AUGMENT_FIELD(bins, INT)};
@@ -41043,7 +42037,10 @@ static const mirt__field mirt__jitter_fields[] = {
     X(random_sharpness, "RandomSharpness", values, 0, 2) \
     X(random_gaussian_blur, "RandomGaussianBlur", blur, 0, 4) \
     X(random_color_jitter, "RandomColorJitter", jitter, 0, 5) \
-    X(rand_augment, "RandAugment", blur, 2, 4)
+    X(rand_augment, "RandAugment", blur, 2, 4) \
+    X(random_perspective, "RandomPerspective", erasing, 2, 4) \
+    X(aug_mix, "AugMix", mix, 0, 7) \
+    X(clahe, "ContrastLimitedAdaptiveHistogramEqualization", tile, 0, 3)
 
 static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x);
 #define MIRT__AUGMENT_CLASS(name, class_name, fields, first, count) \
@@ -41053,7 +42050,7 @@ static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x)
     MIRT__LAYER_LISTED(name);
 MIRT__AUGMENTATIONS(MIRT__AUGMENT_CLASS)
 #undef MIRT__AUGMENT_CLASS
-MIRT__STATIC_ASSERT(MIRT__NUMBER_OF_LAYER_rand_augment - MIRT__NUMBER_OF_LAYER_random_flip ==
+MIRT__STATIC_ASSERT(MIRT__NUMBER_OF_LAYER_clahe - MIRT__NUMBER_OF_LAYER_random_flip ==
                         (int)MIRT__AUGMENTATION_COUNT - 1, "layers are in the order of kinds");
 
 static const mirt__layer_class *mirt__augmentation_class(int kind) {
@@ -41090,6 +42087,10 @@ static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x)
     if (!mirt__is_batched(&x->shape)) {
         mirt__fail(MIRT_E_SHAPE, "takes a batch");
         return NULL;
+    }
+    if (kind == MIRT_CLAHE) { /* files have no zeros here */
+        d->tile_grid_size[0] = t.bins;
+        d->tile_grid_size[1] = t.size;
     }
     if (kind == MIRT_AUTO_CONTRAST) return mirt__auto_contrasted(x, &t);
     if (kind == MIRT_CENTER_CROP || kind == MIRT_RESIZING) return mirt__fit_op(x, &t);
@@ -41273,12 +42274,14 @@ static mirt_tensor *mirt__group_norm_op(mirt_tensor *x, int64_t groups, float ep
     mirt_tensor *ones = mirt__ones(x->node->graph, channels / groups);
     if (!ones) return NULL;
     x = mirt__reshape_op(x, &pixels);
-    mirt_tensor *deviation = mirt__binary_op(MIRT__SUBTRACT, x, mirt__group_mean(x, ones)),
+    /* Changing the sign of the means, not of gradients, leaves images alone. */
+    mirt_tensor *means = mirt__unary_op(MIRT__NEGATIVE, mirt__group_mean(x, ones), 0, 0),
+                *deviation = mirt__binary_op(MIRT__ADD, x, means),
                 *variance = mirt__group_mean(mirt__unary_op(MIRT__SQUARE, deviation, 0, 0), ones),
                 *factor = mirt__unary_op(MIRT__RSQRT, mirt__unary_op(MIRT__AFFINE, variance, 1, epsilon), 0, 0);
     if (gamma) factor = mirt__binary_op(MIRT__MULTIPLY, factor, gamma);
     mirt_tensor *y = mirt__binary_op(MIRT__MULTIPLY, deviation, factor);
-    if (beta) y = mirt__bias_add_op(y, beta);
+    if (beta) y = mirt__binary_op(MIRT__ADD, y, beta);
     return y ? mirt__reshape_op(y, &whole) : NULL;
 }
 
@@ -41304,13 +42307,16 @@ static mirt_tensor *mirt__group_norm_build(mirt__layer *layer, mirt_tensor *x) {
     return good ? mirt__group_norm_op(x, groups, d->epsilon, gamma, beta) : NULL;
 }
 
+MIRT__LIB mirt_tensor *mirt__unit_length(mirt_tensor *x, int axis, float least) {
+    mirt_tensor *squares = mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__SQUARE, x, 0, 0), 1u << axis, true);
+    squares = mirt__unary_op(MIRT__CLIP, squares, least, INFINITY);
+    return mirt__binary_op(MIRT__MULTIPLY, x, mirt__unary_op(MIRT__RSQRT, squares, 0, 0));
+}
+
+/* Keras's epsilon of 1e-12 is the smallest norm. */
 static mirt_tensor *mirt__unit_normalization_build(mirt__layer *layer, mirt_tensor *x) {
     const int axis = mirt__layer_axis(x, *(const int *)layer->desc);
-    if (!axis) return NULL;
-    mirt_tensor *squares = mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__SQUARE, x, 0, 0), 1u << axis, true);
-    /* Keras's epsilon of 1e-12 is the smallest norm. */
-    squares = mirt__unary_op(MIRT__CLIP, squares, 1e-24f, INFINITY);
-    return mirt__binary_op(MIRT__MULTIPLY, x, mirt__unary_op(MIRT__RSQRT, squares, 0, 0));
+    return axis ? mirt__unit_length(x, axis, 1e-24f) : NULL;
 }
 
 #define MIRT__NORM_FIELDS(desc) \
@@ -41408,6 +42414,56 @@ MIRT_API mirt_tensor *mirt_concatenate(mirt_tensor *const *in, int count, int ax
     return mirt__layer_add(NULL, &mirt__concatenate_layer, in, count, &axis, NULL);
 }
 
+/* Operand i of a dot product as (rows, its other axes, 1, the axis), or (rows, 1, its other axes, the axis) for the
+   second one, which then broadcast; the sizes of the other axes are appended to `rest`. */
+static mirt_tensor *mirt__dot_operand(mirt__layer *layer, int i, mirt_shape *rest) {
+    mirt_dot_desc *d = (mirt_dot_desc *)layer->desc;
+    mirt_tensor *x = layer->in[i];
+    const int axis = mirt__layer_axis(x, d->axes[i]);
+    mirt_shape shape = MIRT_SHAPE(MIRT_ROWS, 1, 1, 1);
+    if (!axis) return NULL;
+    if (!mirt__is_batched(&x->shape) || rest->rank + x->shape.rank - 2 > MIRT_MAX_RANK) {
+        mirt__fail(MIRT_E_SHAPE, "takes two tensors (rows, ...) that have at most %d axes besides those summed over",
+                   MIRT_MAX_RANK);
+        return NULL;
+    }
+    d->axes[i] = axis;
+    for (int k = 1; k < x->shape.rank; k++) {
+        shape.dim[k == axis ? 3 : 1 + i] *= x->shape.dim[k];
+        if (k != axis) rest->dim[rest->rank++] = x->shape.dim[k];
+    }
+    if (d->normalize) x = mirt__unit_length(x, axis, 1e-14f); /* Keras's epsilon, 1e-7 */
+    return mirt__reshape_op(mirt__axes_last(x, 1u << axis, false), &shape);
+}
+
+static mirt_tensor *mirt__dot_build(mirt__layer *layer, mirt_tensor *x) {
+    mirt_dot_desc *d = (mirt_dot_desc *)layer->desc;
+    mirt_shape rest = MIRT_SHAPE(MIRT_ROWS);
+    char first[96], second[96];
+    mirt__default_pair(d->axes, -1);
+    mirt_tensor *a = mirt__dot_operand(layer, 0, &rest), *b = a ? mirt__dot_operand(layer, 1, &rest) : NULL;
+    if (!b) return NULL;
+    if (a->shape.dim[3] != b->shape.dim[3]) {
+        mirt__fail(MIRT_E_SHAPE, "axis %d of %s and axis %d of %s differ in size", d->axes[0],
+                   mirt__shape_text(&x->shape, first), d->axes[1], mirt__shape_text(&layer->in[1]->shape, second));
+        return NULL;
+    }
+    if (rest.rank == 1) rest = MIRT_SHAPE(MIRT_ROWS, 1);
+    x = mirt__reduce_op(MIRT__REDUCE_SUM, mirt__binary_op(MIRT__MULTIPLY, a, b), 8u, false);
+    return x ? mirt__reshape_op(x, &rest) : NULL;
+}
+
+static const mirt__field mirt__dot_fields[] = {MIRT__OWN_FIELD(mirt_dot_desc, INT2, axes),
+                                               MIRT__OWN_FIELD(mirt_dot_desc, BOOL, normalize)};
+MIRT__LAYER(dot, "Dot", "dot", 2, 2, mirt__dot_fields, mirt_dot_desc);
+
+MIRT_API mirt_tensor *mirt_dot(mirt_tensor *a, mirt_tensor *b, const mirt_dot_desc *desc) {
+    mirt_tensor *in[2];
+    in[0] = a;
+    in[1] = b;
+    return mirt__layer_add(NULL, &mirt__dot_layer, in, 2, desc, desc ? desc->name : NULL);
+}
+
 /* >>section nn/layers.c */
 
 /* Adding layers and their variables to a model. */
@@ -41484,12 +42540,24 @@ MIRT__LIB mirt_tensor *mirt__regularize_activity(mirt__layer *layer, mirt_tensor
     return mirt__regularize(layer, y, r) ? y : NULL;
 }
 
+static bool mirt__spectral_check(const mirt_constraint *c, const char *name, const mirt_shape *shape) {
+    if (strcmp(name, "kernel") != 0)
+        return mirt__fail(MIRT_E_INVALID, "a spectral norm is of a layer's kernel, not of its %s", name), false;
+    if (c->power_iterations > 0 && shape->dim[shape->rank - 1] <= MIRT__SPECTRAL_COLUMNS) return true;
+    return mirt__fail(MIRT_E_INVALID, "a spectral norm takes at least one power iteration, not %d, and at most %d "
+                                      "columns of a kernel, not %lld",
+                      c->power_iterations, MIRT__SPECTRAL_COLUMNS, (long long)shape->dim[shape->rank - 1]),
+           false;
+}
+
 /* Keras's defaults, and what can be done to a weight of this rank. */
-static bool mirt__constraint_check(const mirt_constraint *c, int rank) {
+static bool mirt__constraint_check(const mirt_constraint *c, const char *name, const mirt_shape *shape) {
     const bool norm = c->kind != MIRT_NON_NEG;
+    const int rank = shape->rank;
     if (c->kind == MIRT_NO_CONSTRAINT) return true;
     if ((int)c->kind < 0 || c->kind >= MIRT__CONSTRAINT_COUNT)
         return mirt__fail(MIRT_E_INVALID, "invalid constraint (%d)", (int)c->kind), false;
+    if (c->kind == MIRT_SPECTRAL_NORM) return mirt__spectral_check(c, name, shape);
     if (norm && (c->axis < 1 || c->axis >> rank))
         return mirt__fail(MIRT_E_INVALID, "axis of a constraint is %d; bits 0 to %d are axes of the weight", c->axis,
                           rank - 1),
@@ -41507,9 +42575,14 @@ MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, co
                                         mirt_initializer *initializer, mirt_initializer fallback,
                                         const mirt_regularizer *regularizer, const mirt_constraint *constraint) {
     mirt__default_initializer(initializer, fallback);
-    if (!mirt__constraint_check(constraint, shape->rank)) return NULL;
+    if (!mirt__constraint_check(constraint, name, shape)) return NULL;
     mirt_tensor *w = mirt__variable_add(layer, name, shape, initializer, true);
     if (w) layer->model->variable[w->node->a.index].constraint = *constraint;
+    if (w && constraint->kind == MIRT_SPECTRAL_NORM) { /* mirt__rule_constrain expects it next to the kernel */
+        const mirt_shape one = MIRT_SHAPE(1, shape->dim[shape->rank - 1]);
+        const mirt_initializer drawn = mirt_truncated_normal(0, 0.02f);
+        if (!mirt__variable_add(layer, "vector_u", &one, &drawn, false)) return NULL;
+    }
     return mirt__regularize(layer, w, regularizer) ? w : NULL;
 }
 
@@ -41541,6 +42614,11 @@ MIRT_API mirt_constraint mirt_non_neg(void) { return mirt__constraint_of(MIRT_NO
 MIRT_API mirt_constraint mirt_unit_norm(int axis) { return mirt__constraint_of(MIRT_UNIT_NORM, 1, 1, 1, axis); }
 MIRT_API mirt_constraint mirt_min_max_norm(float min_value, float max_value, float rate, int axis) {
     return mirt__constraint_of(MIRT_MIN_MAX_NORM, min_value, max_value, rate, axis);
+}
+MIRT_API mirt_constraint mirt_spectral_norm(int power_iterations) {
+    mirt_constraint c = mirt__constraint_of(MIRT_SPECTRAL_NORM, 0, 0, 0, 0);
+    c.power_iterations = power_iterations;
+    return c;
 }
 
 /* Searches the layers of the model, or those inside of the layer being built. */
@@ -42201,9 +43279,11 @@ static bool mirt__pieces_create(const mirt_model *model, const mirt_optimizer *o
 
 /* The model's own copy of what the optimizer only points to. */
 static bool mirt__optimizer_own(mirt_model *model, mirt_optimizer *optimizer) {
-    if (!optimizer->exclude_from_weight_decay) return true;
-    return (optimizer->exclude_from_weight_decay =
-                mirt__pool_strdup(&model->graph.pool, optimizer->exclude_from_weight_decay)) != NULL;
+    const char **text[] = {&optimizer->exclude_from_weight_decay, &optimizer->exclude_layers};
+    for (int i = 0; i < MIRT__COUNT(text); i++) {
+        if (*text[i] && !(*text[i] = mirt__pool_strdup(&model->graph.pool, *text[i]))) return false;
+    }
+    return true;
 }
 
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {
@@ -42924,15 +44004,20 @@ MIRT__TRAINING_LIB mirt_status mirt__slots_to_devices(mirt_model *model) {
     return MIRT_OK;
 }
 
+MIRT__TRAINING_LIB mirt__range mirt__model_share(const mirt_model *model, int device) {
+    const int64_t trained = (int64_t)(mirt__root(model, NULL)->trained_bytes / sizeof(mirt__real));
+    const bool whole = mirt__optimizer_whole(&model->config.optimizer);
+    return mirt__update_share(model->strategy, trained, device, model->piece, whole ? model->num_pieces : 0);
+}
+
 /* Devices that update a share have the state of that share alone. */
 MIRT__TRAINING_LIB void mirt__slots_to_host(mirt_model *model) {
     mirt_strategy *s = model->strategy;
-    const size_t bytes = mirt__root(model, NULL)->trained_bytes;
     if (model->slots_newer != MIRT__NEWER_DEVICES || s->lost[0]) return;
     for (int d = 0; d < (mirt__device_copies(s) > 1 && !s->able.shards ? 1 : s->num_devices); d++) {
-        int64_t begin, end;
-        mirt__update_range(s, (int64_t)(bytes / sizeof(mirt__real)), d, &begin, &end);
-        const size_t from = (size_t)begin * sizeof(mirt__real), size = (size_t)(end - begin) * sizeof(mirt__real);
+        const mirt__range own = mirt__model_share(model, d);
+        const size_t from = (size_t)own.begin * sizeof(mirt__real),
+                     size = (size_t)(own.end - own.begin) * sizeof(mirt__real);
         for (int i = 0; i < MIRT__MAX_SLOTS && model->slot[i] && size; i++) {
             s->backend->copy_out(s->device[d].handle, model->slot[i] + from, model->device_slot[d][i] + from, size);
         }
@@ -43078,12 +44163,14 @@ static const mirt__field mirt__norm_range_fields[] = {MIRT__OWN_FIELD(mirt_const
                                                       MIRT__OWN_FIELD(mirt_constraint, FLOAT, max_value),
                                                       MIRT__OWN_FIELD(mirt_constraint, FLOAT, rate),
                                                       MIRT__OWN_FIELD(mirt_constraint, INT, axis)};
+static const mirt__field mirt__spectral_fields[] = {MIRT__OWN_FIELD(mirt_constraint, INT, power_iterations)};
 static const mirt__object_class mirt__constraint_classes[MIRT__CONSTRAINT_COUNT] = {
     {"None", NULL, 0},
     {"MaxNorm", mirt__norm_range_fields, 4},
     {"NonNeg", NULL, 0},
     {"UnitNorm", mirt__norm_range_fields, 4},
-    {"MinMaxNorm", mirt__norm_range_fields, 4}};
+    {"MinMaxNorm", mirt__norm_range_fields, 4},
+    {"SpectralNorm", mirt__spectral_fields, 1}};
 static const mirt__object_class mirt__regularizer_class = {"L1L2", mirt__regularizer_fields, 2};
 
 #endif
@@ -45442,7 +46529,7 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (tiled) mirt__fuse_tiled(graph, &tiled_costs, keep, kept);
     if (MIRT__TRAINS) mirt__storage_twice(graph, costs, keep, kept);
     if (MIRT__TRAINS && r->num_applied)
-        mirt__fuse_elements(graph, f->model->strategy->kernels->fused_elements, keep, kept);
+        mirt__fuse_elements(graph, f->model->strategy->kernels->fused_products, keep, kept);
     if (graph->status != MIRT_OK) return graph->status;
     if (tiled) {
         if (f->half) mirt__fuse_half(graph, costs, half, f->model->strategy->kernels->fused_elements, keep, kept);
@@ -46762,11 +47849,11 @@ static double mirt__node_bytes(const mirt__node *node, int64_t rows) {
 static double mirt__update_bytes(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
-    int64_t begin, end, elements = 0, trained = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
+    int64_t elements = 0;
+    const mirt__range share = mirt__model_share(f->model, 0);
     mirt__step_plan(&f->step, 0, &x);
-    mirt__update_range(s, trained, 0, &begin, &end);
     for (int i = 0; i < f->step.num_ranges; i++) {
-        const mirt__range own = mirt__overlap(&f->step.range[i], begin, end);
+        const mirt__range own = mirt__overlap(&f->step.range[i], share.begin, share.end);
         if (own.end > own.begin) elements += own.end - own.begin;
     }
     return (double)elements * (double)sizeof(mirt__real) *
@@ -47568,8 +48655,7 @@ static void mirt__update_text(const mirt_function *f, const mirt__bucket *bucket
                                                                   : "its weights";
     mirt__text_add(out, "%lld elements\n", (long long)bucket->elements);
     for (int d = 0; d < s->num_devices; d++) {
-        mirt__range own;
-        mirt__update_range(s, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), d, &own.begin, &own.end);
+        mirt__range own = mirt__model_share(f->model, d);
         own = mirt__overlap(&own, bucket->begin, bucket->end);
         if (own.begin < own.end)
             mirt__text_add(out, "    on       %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
@@ -48643,24 +49729,94 @@ static void mirt__rule_prepare(void *user, int device, char *const *slot, int64_
                          (size_t)(end - begin) * sizeof *u->average);
 }
 
+/* What a direction needs, if it only says so. */
+typedef struct mirt__rule_needs {
+    mirt_function *f;
+    bool measures;
+} mirt__rule_needs;
+
+/* The variable's gradient becomes the direction of an optimizer that looks at whole weights, or (needs) the direction
+   says what it needs. */
+static mirt__whole mirt__rule_direct(const mirt_function *f, const mirt__variable *v, const mirt__bases *b,
+                                     mirt__real *sum, const mirt__rule_needs *needs, mirt__update *u) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__whole whole;
+    memset(&whole, 0, sizeof whole);
+    whole.optimizer = &f->model->config.optimizer;
+    whole.variable = v;
+    whole.backend = s->backend;
+    whole.kernels = s->kernels;
+    whole.where = &b->where;
+    whole.sum = sum;
+    whole.room = b->arena; /* backward is done with it */
+    whole.step = f->model->step + 1;
+    whole.rate = f->rate;
+    whole.update = u;
+    whole.dry = needs != NULL;
+    whole.measures = needs && needs->measures;
+    mirt__optimizer_class_get(whole.optimizer->kind)->direction(&whole);
+    return whole;
+}
+
+/* The directions of all variables, which only say what they need; addresses are made up. */
+static void mirt__rule_dry(void *arg) {
+    const mirt__rule_needs *own = (const mirt__rule_needs *)arg;
+    const mirt_function *f = own->f;
+    mirt__layout *needs = &own->f->step.needs;
+    char *const beyond = (char *)((uintptr_t)1 << 40); /* NOLINT */
+    for (int i = 0; i < f->root->num_variables; i++) {
+        const mirt__variable *v = &f->root->variable[i];
+        mirt__update u;
+        mirt__bases b;
+        if (!mirt__is_trained(v)) continue;
+        memset(&u, 0, sizeof u);
+        memset(&b, 0, sizeof b);
+        b.where = mirt__where_of(&f->step, 0);
+        b.arena = beyond;
+        u.weight[0] = u.slot[0] = u.slot[1] = (mirt__real *)(void *)beyond;
+        mirt__whole whole = mirt__rule_direct(f, v, &b, u.weight[0], own, &u);
+        if (!mirt__mul_size(whole.scratch, (size_t)f->model->strategy->threads, &whole.scratch))
+            whole.scratch = SIZE_MAX; /* which is refused where memory is reserved */
+        if (needs->arena < whole.taken) needs->arena = whole.taken;
+        if (needs->scratch < whole.scratch) needs->scratch = whole.scratch;
+    }
+}
+
+/* Memory for directions. */
+static void mirt__rule_room(mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__rule_needs own = {f, false};
+    mirt__kernel_room room;
+    memset(&room, 0, sizeof room);
+    mirt__rule_dry(&own);
+    own.measures = true;
+    s->backend->measure(s->device[0].handle, mirt__rule_dry, &own, &room);
+    if (f->step.needs.shared < room.shared) f->step.needs.shared = room.shared;
+}
+
 /* One variable at a time where each has its own numbers. */
-static void mirt__rule_update(void *user, const mirt__where *where, mirt__range range, mirt__update *u) {
+static void mirt__rule_update(void *user, int device, mirt__range range, mirt__update *u) {
     const mirt_function *f = (const mirt_function *)user;
+    const mirt_optimizer *o = &f->model->config.optimizer;
     const mirt__kernels *kernels = f->model->strategy->kernels;
-    const bool by_variable = mirt__optimizer_by_variable(&f->model->config.optimizer);
+    const bool by_variable = mirt__optimizer_by_variable(o);
+    mirt__bases b;
+    mirt__device_bases(&f->step, device, &b);
     u->begin = range.begin;
     u->end = range.end;
-    if (!by_variable) kernels->update(u, where);
+    if (!by_variable) kernels->update(u, &b.where);
     for (int i = 0; by_variable && i < f->root->num_variables; i++) {
         const mirt__variable *v = &f->root->variable[i];
         const int64_t first = (int64_t)(v->offset / sizeof(mirt__real));
         const mirt__range own = mirt__overlap(&range, first, first + v->count);
-        u->begin = own.begin;
-        u->end = own.end;
-        if (!mirt__is_trained(v) || u->begin >= u->end) continue;
-        mirt__optimizer_variable(f->model, v, mirt__squares_of(f, i), f->rate, u);
-        mirt__unscale(f, u);
-        kernels->update(u, where);
+        mirt__update one = *u;
+        one.begin = own.begin;
+        one.end = own.end;
+        if (!mirt__is_trained(v) || one.begin >= one.end) continue;
+        mirt__optimizer_variable(f->model, v, mirt__squares_of(f, i), f->rate, &one);
+        if (o->clipnorm > 0) mirt__unscale(f, &one);
+        if (mirt__optimizer_whole(o)) mirt__rule_direct(f, v, &b, mirt__sum_at(&f->step, device), NULL, &one);
+        kernels->update(&one, &b.where);
     }
 }
 
@@ -48684,6 +49840,7 @@ static void mirt__rule_constrain(void *user, const mirt__where *where, mirt__rea
         c.rank = v->shape.rank;
         memcpy(c.dim, v->shape.dim, sizeof c.dim);
         c.w = weight + v->offset / sizeof *weight;
+        if (v->constraint.kind == MIRT_SPECTRAL_NORM) c.u = weight + v[1].offset / sizeof *weight;
         f->model->strategy->kernels->constrain(&c, where);
     }
 }
@@ -48696,6 +49853,8 @@ MIRT__LIB void mirt__rule_set(mirt_function *f) {
     }
     rule->user = f;
     rule->norms = f->step.float16 || mirt__optimizer_norms(&f->model->config.optimizer);
+    if (f->step.num_ranges && mirt__optimizer_whole(&f->model->config.optimizer) && !rule->whole) mirt__rule_room(f);
+    rule->whole = mirt__optimizer_whole(&f->model->config.optimizer);
     rule->piece = f->model->piece;
     rule->num_pieces = f->model->num_pieces;
     rule->accepts = mirt__rule_accepts;
@@ -48777,10 +49936,10 @@ static mirt_status mirt__function_reserve(mirt_function *f, int64_t rows) {
     mirt__step *step = &f->step;
     step->rows = rows;
     step->there = false;
+    if (MIRT__TRAINS) mirt__rule_set(f);
     if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
     step->same = step->same && step->strategy->in_memory == f; /* reserving may have moved it */
     if (MIRT__TRAINS) mirt__step_take_memory(step);
-    if (MIRT__TRAINS) mirt__rule_set(f);
     step->failed = NULL;
     step->overlaps = step->reduced = f->overflow = false;
     f->guard = NULL;
@@ -51494,13 +52653,22 @@ MIRT__LIB bool mirt__leases_over(const mirt__leases *l) {
 
 /* What the messages between workers and servers hold of a model. */
 
-/* A server has a part of the weights, in which a norm may be incomplete. */
+static mirt_status mirt__payload_refuse(const mirt__payload *p, const char *name, const char *why) {
+    return mirt__fail(MIRT_E_INVALID, "%s %s, which takes a single server; there are %d", name, why, p->servers);
+}
+
+/* A server has a part of the weights, in which a norm may be incomplete; workers do not pull what is not trained. */
 static mirt_status mirt__payload_check(const mirt__payload *p) {
-    for (int i = 0; i < p->root->num_variables && p->servers > 1; i++) {
+    const mirt_optimizer *o = &p->model->config.optimizer;
+    if (p->servers > 1 && mirt__optimizer_whole(o))
+        return mirt__payload_refuse(p, mirt__optimizer_class_get(o->kind)->name, "looks at whole weights");
+    for (int i = 0; i < p->root->num_variables; i++) {
         const mirt__variable *v = &p->root->variable[i];
-        if (v->constraint.kind && mirt__is_trained(v))
-            return mirt__fail(MIRT_E_INVALID, "%s has a constraint, which takes a single server; there are %d", v->name,
-                              p->servers);
+        if (!v->constraint.kind || !mirt__is_trained(v)) continue;
+        if (v->constraint.kind == MIRT_SPECTRAL_NORM)
+            return mirt__fail(MIRT_E_INVALID, "%s has a spectral norm, whose vector parameter servers do not share",
+                              v->name);
+        if (p->servers > 1) return mirt__payload_refuse(p, v->name, "has a constraint");
     }
     return MIRT_OK;
 }
@@ -58587,9 +59755,10 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
         }
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), false)
     }
-    for (; j + MIRT__LANES <= columns; j += MIRT__LANES)
+    for (; MIRT__MASKS < 2 && j + MIRT__LANES <= columns; j += MIRT__LANES)
         MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true, MIRT__K(by_any), false);
-    if (j < columns) MIRT__K(finish_one)(f, c, at, rows, j, columns - j, false, MIRT__K(by_any), false);
+    for (; j < columns; j += MIRT__LANES)
+        MIRT__K(finish_one)(f, c, at, rows, j, mirt__min(columns - j, MIRT__LANES), false, MIRT__K(by_any), false);
 }
 #undef MIRT__FINISH_COLUMNS
 
@@ -59156,7 +60325,7 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update 
     const MIRT__VEC decay = MIRT__K(set)(args->decay); \
     const int copies = args->copies;
 #define MIRT__UPDATE_WEIGHT \
-    MIRT__VEC weight = MIRT__K(load_up_to)(weights + i, n); \
+    MIRT__VEC weight = extras && args->from_zero ? MIRT__K(zero)() : MIRT__K(load_up_to)(weights + i, n); \
     if (decays) weight -= weight * decay;
 #define MIRT__UPDATE_STORE \
     if (averages) weight = MIRT__K(averaged)(args, weight, i, n); \
@@ -59208,8 +60377,8 @@ MIRT__INLINE void MIRT__K(adam_loop)(const mirt__update *args, int64_t begin, in
     }
 }
 
-static bool MIRT__K(has_extras)(const mirt__update *args) {
-    return args->shaped || args->decay != 0 || args->average || args->slot[2];
+MIRT__INLINE bool MIRT__K(has_extras)(const mirt__update *args) {
+    return args->shaped || args->decay != 0 || args->average || args->slot[2] || args->from_zero;
 }
 static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
     if (MIRT__K(has_extras)(args)) MIRT__K(sgd_loop)(args, begin, end, true);
@@ -59280,6 +60449,8 @@ static void MIRT__K(other_range)(const mirt__update *args, int64_t begin, int64_
         }
         case MIRT_FTRL: {
             const MIRT__VEC before = MIRT__K(sqrt)(m);
+            step = zero;
+            if (args->learning_rate == 0) break;
             m += g * g;
             const MIRT__VEC root = MIRT__K(sqrt)(m);
             v += g + (new_2 - (root - before) * other) * weight;
@@ -59338,9 +60509,12 @@ static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, c
 }
 static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) {
     switch (args->kind) {
-    case MIRT_SGD: mirt__fast_update(where, args, MIRT__K(sgd_range)); break;
+    case MIRT_SGD:
+    case MIRT_MUON:
+    case MIRT_ADAFACTOR: mirt__fast_update(where, args, MIRT__K(sgd_range)); break;
     case MIRT_ADAM:
-    case MIRT_ADAMW: mirt__fast_update(where, args, MIRT__K(adam_range)); break;
+    case MIRT_ADAMW:
+    case MIRT_LAMB: mirt__fast_update(where, args, MIRT__K(adam_range)); break;
     case MIRT_RMSPROP:
     case MIRT_NADAM:
     case MIRT_ADAGRAD:
@@ -59354,7 +60528,7 @@ static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) 
 }
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
-    MIRT__NAME, true, MIRT__HALF, false,
+    MIRT__NAME, true, MIRT__HALF, true, false,
 #define MIRT__KERNEL_FAST(name) MIRT__T(name)
 #define MIRT__KERNEL_NORM MIRT__KERNEL_FAST
 #define MIRT__KERNEL_COMMON(name) mirt__common_##name
@@ -59364,7 +60538,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__KERNEL_NORM
 #undef MIRT__KERNEL_COMMON
 #undef MIRT__KERNEL_ENTRY
-    MIRT__TRAINING_ENTRY(mirt__augment_batch), mirt__ref_fill, mirt__ref_constant,
+    mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
     MIRT__TRAINING_ENTRY(MIRT__T(accumulate)), MIRT__TRAINING_ENTRY(MIRT__T(update))
 };
 

@@ -65,7 +65,7 @@ typedef struct mirt__handle {
     mirt__cu_group *group;
     int rank;
     mirt__cu_nvml *nvml; /* NULL: not asked for yet, or not there */
-    bool no_nvml;        /* it is not there */
+    bool nvml_tried;     /* looked for; without `nvml` it is missing */
 } mirt__cu;
 
 /* Whether kernels are to be launched now. */
@@ -946,8 +946,8 @@ static void mirt__cu_nvml_close(mirt__cu *cu) {
 /* The numbers of devices are the program's in CUDA and the machine's in NVML; the bus is the same in both. */
 static bool mirt__cu_nvml_open(mirt__cu *cu) {
     char bus[64];
-    if (cu->nvml || cu->no_nvml) return cu->nvml != NULL;
-    cu->no_nvml = true;
+    if (cu->nvml || cu->nvml_tried) return cu->nvml != NULL;
+    cu->nvml_tried = true;
     if (cudaDeviceGetPCIBusId(bus, sizeof bus, cu->index) != cudaSuccess) return (void)cudaGetLastError(), false;
     mirt__cu_nvml *n = static_cast<mirt__cu_nvml *>(cu->host->calloc(1, sizeof *n));
     if (!n) return false;
@@ -1847,7 +1847,7 @@ static void mirt__cu_sum_parts(mirt__cu *cu, cudaStream_t stream, const mirt__cu
 typedef struct mirt__cu_rates {
     float *average;
     float rate, new_1, new_2, epsilon, momentum, scale, clip, decay, keep, fresh;
-    int nesterov, first, shaped, overwrite;
+    int nesterov, first, shaped, from_zero, overwrite;
 } mirt__cu_rates;
 
 typedef struct mirt__cu_updated {
@@ -2002,6 +2002,7 @@ static inline __device__ void mirt__cu_decayed(const mirt__cu_updated &u, const 
                                                int64_t there, float *weight) {
     mirt__cu_load_left<W>(u.weight[0] + i, there, weight);
     for (int k = 0; k < W; k++) {
+        if (r.from_zero) weight[k] = 0;
         if (r.decay != 0) weight[k] = __fsub_rn(weight[k], __fmul_rn(weight[k], r.decay));
     }
 }
@@ -2029,6 +2030,10 @@ struct mirt__cu_ftrl {
     static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
                                        float *g) {
         float a[W], b[W], weight[W];
+        if (r.rate == 0) {
+            for (int k = 0; k < W; k++) g[k] = 0;
+            return;
+        }
         mirt__cu_load_left<W>(u.slot[0] + i, there, a);
         mirt__cu_load_left<W>(u.slot[1] + i, there, b);
         mirt__cu_decayed<W>(u, r, i, there, weight);
@@ -2064,11 +2069,8 @@ static __global__ void __launch_bounds__(256)
             }
         }
         RULE::template step<W>(u, r, i, there, g);
-        mirt__cu_load_left<W>(u.weight[0] + i, there, weight);
-        for (int k = 0; k < W; k++) {
-            if (r.decay != 0) weight[k] = __fsub_rn(weight[k], __fmul_rn(weight[k], r.decay));
-            weight[k] = __fsub_rn(weight[k], g[k]);
-        }
+        mirt__cu_decayed<W>(u, r, i, there, weight);
+        for (int k = 0; k < W; k++) weight[k] = __fsub_rn(weight[k], g[k]);
         if (r.average) {
             float average[W];
             mirt__cu_load_left<W>(r.average + i, there, average);
@@ -2119,6 +2121,7 @@ template <class RULE> static void mirt__cu_update_by(const mirt__update *args, c
     r.nesterov = args->nesterov;
     r.first = args->first;
     r.shaped = args->shaped;
+    r.from_zero = args->from_zero;
     r.overwrite = args->overwrite;
     const mirt__cu_rates *rates = static_cast<const mirt__cu_rates *>(mirt__cu_number(cu, &r, sizeof r));
     const unsigned blocks = mirt__cu_blocks(mirt__cu_ceil(count, wide ? 4 : 1), 256);
@@ -4816,6 +4819,7 @@ typedef struct mirt__cu_augment {
     bool nearest;
     float value;
     float *measured;                            /* of each channel of each image */
+    float *kept;                                /* two images of each image, of AugMix */
     int h, w, line, c, oh, ow, at_y,
         at_x; /* the part of x that is read begins at (at_y, at_x); line: numbers in a row of x */
     int64_t x_image, y_image;                   /* numbers in images */
@@ -4827,7 +4831,7 @@ typedef struct mirt__cu_augment {
 
 /* Of all transforms of the pass, one after the other, as float. */
 static __device__ void mirt__cu_augment_matrices(const mirt__cu_augment &a, int64_t image, float *to) {
-    double m[6] = {1, 0, 0, 0, 1, 0}, next[6], drawn[4];
+    double m[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1}, next[9], drawn[4];
     const uint64_t seed = a.numbers->seed, row = a.numbers->first_row + (uint64_t)image, step = a.numbers->step;
     for (int k = a.first; k < a.end; k++) {
         if (!mirt__transform_applies(&a.transform[k], seed, row, step)) continue;
@@ -4835,7 +4839,7 @@ static __device__ void mirt__cu_augment_matrices(const mirt__cu_augment &a, int6
         mirt__transform_matrix(&a.transform[k], drawn, next);
         mirt__transform_then(m, next);
     }
-    for (int i = 0; i < 6; i++) to[i] = (float)m[i];
+    for (int i = 0; i < 9; i++) to[i] = (float)m[i];
 }
 
 /* >>one affine warp */
@@ -4872,7 +4876,7 @@ static inline __device__ float mirt__cu_augment_read(const mirt__cu_augment &a, 
 }
 
 template <class T> static __global__ __launch_bounds__(256) void mirt__cu_augment_warp(mirt__cu_augment a) {
-    MIRT_SHARED(float, m, 6);
+    MIRT_SHARED(float, m, 9);
     const int64_t image = mirt__cu_divide32(blockIdx.x, a.by_parts);
     const int part = (int)(blockIdx.x - image * a.parts), pixels = a.oh * a.ow, begin = part * MIRT__CU_AUGMENT_PIXELS;
     const int end = pixels - begin < MIRT__CU_AUGMENT_PIXELS ? pixels : begin + MIRT__CU_AUGMENT_PIXELS;
@@ -4884,6 +4888,9 @@ template <class T> static __global__ __launch_bounds__(256) void mirt__cu_augmen
         const int oy = (int)mirt__cu_divide32((uint32_t)i, a.by_line), ox = i - oy * a.ow;
         float px = __fadd_rn(__fadd_rn(__fmul_rn(m[0], (float)ox), __fmul_rn(m[1], (float)oy)), m[2]);
         float py = __fadd_rn(__fadd_rn(__fmul_rn(m[3], (float)ox), __fmul_rn(m[4], (float)oy)), m[5]);
+        const float by = __fadd_rn(__fadd_rn(__fmul_rn(m[6], (float)ox), __fmul_rn(m[7], (float)oy)), m[8]);
+        px = __fdiv_rn(px, by);
+        py = __fdiv_rn(py, by);
         if (!(px >= 0 && px <= last_x && py >= 0 && py <= last_y)) {
             px = mirt__cu_augment_inside(a.fill, px, a.w);
             py = mirt__cu_augment_inside(a.fill, py, a.h);
@@ -4930,6 +4937,7 @@ static inline __device__ void mirt__cu_augment_begin(const mirt__cu_augment &a, 
     out->applies = mirt__transform_applies(&t, out->seed, out->row, out->step);
     mirt__transform_draw(&t, out->seed, out->row, out->step, out->numbers);
     for (int k = 0; k < 2; k++) out->amount[k] = (float)mirt__transform_amount(&t, k, out->numbers);
+    if (t.kind == MIRT_AUG_MIX) mirt__transform_shares(&t, out->seed, out->row, out->step, out->amount);
 }
 
 /* The mean of each channel of image blockIdx.x, or its least and greatest number; thread t has channel t % c of every
@@ -4971,6 +4979,26 @@ static __global__ __launch_bounds__(256) void mirt__cu_augment_levels(mirt__cu_a
     __syncthreads();
     if (threadIdx.x == 0) to[0] = mirt__transform_equalized(&t, count, to + 1) ? 1.0f : -1.0f;
 }
+/* What the numbers of a tile become: tile and channel blockIdx.y of image blockIdx.x. */
+static __global__ __launch_bounds__(256) void mirt__cu_augment_tiles(mirt__cu_augment a) {
+    MIRT_SHARED(int32_t, count, MIRT__TRANSFORM_BINS);
+    const mirt__transform &t = a.transform[a.first];
+    const int64_t image = blockIdx.x, high = mirt__transform_tile(t.h, t.bins),
+                  wide = mirt__transform_tile(t.w, t.size);
+    const int tiles = t.bins * t.size, channel = (int)blockIdx.y / tiles, tile = (int)blockIdx.y % tiles;
+    count[threadIdx.x] = 0;
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < high * wide; i += blockDim.x) {
+        const int64_t row = mirt__transform_mirrored(tile / t.size * high + i / wide, t.h),
+                      column = mirt__transform_mirrored(tile % t.size * wide + i % wide, t.w),
+                      at = image * a.x_image + (row * t.w + column) * a.c + channel;
+        atomicAdd(&count[mirt__transform_byte(&t, mirt__cu_load(a.x, a.x_dtype, at))], 1);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0)
+        mirt__transform_tile_levels(&t, count,
+                                    a.measured + (image * gridDim.y + blockIdx.y) * MIRT__TRANSFORM_BINS);
+}
 /* Number i of an image that is changed, whose channel is j. */
 static inline __device__ float mirt__cu_augment_value(const mirt__cu_augment &a, const mirt__transform &t,
                                                       const mirt__cu_augment_drawn &d, const mirt__transform_line *line,
@@ -4978,6 +5006,15 @@ static inline __device__ float mirt__cu_augment_value(const mirt__cu_augment &a,
     if (t.kind == MIRT_EQUALIZATION) {
         const float *const level = a.measured + (image * a.c + i % a.c) * (MIRT__TRANSFORM_BINS + 1);
         return level[0] < 0 ? x : level[1 + mirt__transform_bin(&t, x)];
+    }
+    if (t.kind == MIRT_CLAHE) {
+        const int pixel = i / a.c, row = pixel / (int)t.w, tiles = t.bins * t.size;
+        const float *const level = a.measured + (image * a.c + i % a.c) * tiles * MIRT__TRANSFORM_BINS;
+        return mirt__transform_tiled(&t, level, row, pixel - row * (int)t.w, x);
+    }
+    if (t.kind == MIRT_AUG_MIX) {
+        float *const first = a.kept + image * 2 * a.x_image + i;
+        return mirt__transform_mixed(&t, d.amount, x, first, first + a.x_image);
     }
     if (t.kind == MIRT_RANDOM_ERASING) {
         const int pixel = i / a.c, row = pixel / (int)t.w, column = pixel - row * (int)t.w;
@@ -5114,6 +5151,10 @@ static void mirt__cu_augment_run_values(mirt__cu *cu, mirt__cu_augment a, const 
     if (traits & MIRT__MEASURES) MIRT_LAUNCH(cu, mirt__cu_augment_statistics, (unsigned)rows, 256, 0, a);
     if (kind == MIRT_EQUALIZATION)
         MIRT_LAUNCH(cu, mirt__cu_augment_levels, dim3((unsigned)rows, (unsigned)a.c), MIRT__TRANSFORM_BINS, 0, a);
+    if (kind == MIRT_CLAHE) {
+        const unsigned tiles = (unsigned)(a.c * t[a.first].bins * t[a.first].size);
+        MIRT_LAUNCH(cu, mirt__cu_augment_tiles, dim3((unsigned)rows, tiles), MIRT__TRANSFORM_BINS, 0, a);
+    }
     MIRT_LAUNCH(cu, mirt__cu_augment_values, blocks, 256, 0, a);
 }
 
@@ -5124,7 +5165,7 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
     mirt__cu_augment a;
     int warps = 0, turn = 0;
     int measured = 0; /* numbers of each channel */
-    int64_t most = 0; /* numbers in the largest image between two passes */
+    int64_t most = 0, mixed = 0; /* numbers in the largest image between two passes, and of AugMix */
     if (args->rows == 0 || args->count < 1) return;
     for (int i = 0, end; i < args->count; i = end) {
         const mirt__transform_pass pass = mirt__transform_pass_of(t, args->count, i);
@@ -5132,7 +5173,10 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
         end = pass.end;
         warps += pass.remakes;
         for (int k = i; k < end; k++) {
-            const int each = t[k].kind == MIRT_EQUALIZATION ? MIRT__TRANSFORM_BINS + 1 : 2;
+            const int each = t[k].kind == MIRT_EQUALIZATION ? MIRT__TRANSFORM_BINS + 1
+                             : t[k].kind == MIRT_CLAHE      ? MIRT__TRANSFORM_BINS * t[k].bins * t[k].size
+                                                            : 2;
+            if (t[k].kind == MIRT_AUG_MIX && t[k].h * t[k].w * t[k].c > mixed) mixed = t[k].h * t[k].w * t[k].c;
             if ((each > 2 || (mirt__transform_traits(t[k].kind) & MIRT__MEASURES)) && each > measured) measured = each;
         }
         if (end < args->count && last->oh * last->ow * last->c > most) most = last->oh * last->ow * last->c;
@@ -5142,7 +5186,7 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
     const int between = warps - (leads && warps > 0 ? 0 : 1), buffers = between > 2 ? 2 : between < 0 ? 0 : between;
     const int64_t half = mirt__cu_ceil(args->rows * most * 4, 256) * 256,
                   means = mirt__cu_ceil(args->rows * t[0].c * measured * 4, 256) * 256;
-    char *room = static_cast<char *>(mirt__cu_room(cu, (size_t)(means + buffers * half)));
+    char *room = static_cast<char *>(mirt__cu_room(cu, (size_t)(means + buffers * half + args->rows * mixed * 8)));
     memset(&numbers, 0, sizeof numbers);
     numbers.seed = args->seed;
     numbers.first_row = args->first_row;
@@ -5151,6 +5195,7 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
     a.transform = static_cast<const mirt__transform *>(mirt__cu_constant_copy(cu, t, (size_t)args->count * sizeof *t));
     a.numbers = static_cast<const mirt__cu_augment_numbers *>(mirt__cu_number(cu, &numbers, sizeof numbers));
     a.measured = (float *)room;
+    a.kept = mixed ? (float *)(room + means + buffers * half) : NULL;
     a.x = args->x;
     a.x_dtype = args->x_dtype;
     a.c = (int)t[0].c;
@@ -6195,6 +6240,13 @@ static __global__ void __launch_bounds__(64) mirt__cu_cumsum_kernel(const mirt__
         for (int64_t i = 0; i < s.n; i++) y[i * step] = sum += x[i * step];
     }
 }
+static __global__ void __launch_bounds__(64) mirt__cu_sparsemax_kernel(const mirt__cu_scan_args s) {
+    MIRT__CU_PIECES(at, left, s.outer * s.inner, 1) {
+        int64_t column;
+        const int64_t row = mirt__cu_divmod(at, s.by_inner, &column);
+        mirt__sparsemax_line(&s, row * s.n * s.inner + column);
+    }
+}
 static __global__ void __launch_bounds__(64) mirt__cu_extreme_kernel(const mirt__cu_scan_args s) {
     const bool least = s.kind == MIRT__ARGMIN;
     MIRT__CU_PIECES(at, left, s.outer * s.inner, 1) {
@@ -6256,6 +6308,8 @@ static void mirt__cu_scan(const mirt__scan *args, const mirt__where *where) {
     if (lines <= 0 || args->n <= 0) return;
     if (args->kind == MIRT__CUMSUM || args->kind == MIRT__CUMSUM_BACK) {
         MIRT_LAUNCH(cu, mirt__cu_cumsum_kernel, mirt__cu_blocks(lines, 64), 64, 0, s);
+    } else if (args->kind == MIRT__SPARSEMAX) {
+        MIRT_LAUNCH(cu, mirt__cu_sparsemax_kernel, mirt__cu_blocks(lines, 64), 64, 0, s);
     } else if (args->inner == 1) {
         MIRT_LAUNCH(cu, mirt__cu_argmax_kernel, mirt__cu_blocks(args->outer, MIRT__CU_REDUCE_BLOCK / 32),
                     MIRT__CU_REDUCE_BLOCK, 0, s);
@@ -6675,6 +6729,63 @@ static __global__ void __launch_bounds__(MIRT__CU_CONSTRAIN_BLOCK)
     }
 }
 
+/* A power iteration of a block's threads, as mirt__spectral_norm has it: the next u in `sum`, not divided by its norm,
+   which is returned. */
+static inline __device__ double mirt__cu_spectral_step(const float *w, const float *u, int64_t rows, int columns,
+                                                       double *sum, double *v) {
+    const int thread = (int)threadIdx.x, lane = thread % 32;
+    double squares = 0, norm = 0;
+    for (int j = thread; j < columns; j += MIRT__CU_CONSTRAIN_BLOCK) sum[j] = 0;
+    for (int64_t first = 0; first < rows; first += MIRT__CU_CONSTRAIN_BLOCK) {
+        const int count = (int)(rows - first < MIRT__CU_CONSTRAIN_BLOCK ? rows - first : MIRT__CU_CONSTRAIN_BLOCK);
+        const float *part = w + first * columns;
+        for (int r = thread / 32; r < count; r += MIRT__CU_CONSTRAIN_BLOCK / 32) {
+            double product = 0;
+            for (int j = lane; j < columns; j += 32) product += (double)part[(int64_t)r * columns + j] * (double)u[j];
+            product = mirt__cu_warp_sum(product);
+            if (lane == 0) v[r] = product;
+        }
+        __syncthreads();
+        for (int r = 0; r < count; r++) squares += v[r] * v[r];
+        for (int j = thread; j < columns; j += MIRT__CU_CONSTRAIN_BLOCK) {
+            double x = sum[j];
+            for (int r = 0; r < count; r++) x += v[r] * (double)part[(int64_t)r * columns + j];
+            sum[j] = x;
+        }
+        __syncthreads();
+    }
+    const double length = fmax(sqrt(squares), 1e-7);
+    for (int j = 0; j < columns; j++) norm += sum[j] / length * (sum[j] / length);
+    __syncthreads();
+    for (int j = thread; j < columns; j += MIRT__CU_CONSTRAIN_BLOCK) sum[j] /= length;
+    return sqrt(norm);
+}
+
+static __global__ void __launch_bounds__(MIRT__CU_CONSTRAIN_BLOCK)
+    mirt__cu_spectral_kernel(float *w, float *u, int64_t rows, int columns, int iterations) {
+    MIRT_SHARED(double, sum, MIRT__SPECTRAL_COLUMNS);
+    MIRT_SHARED(double, v, MIRT__CU_CONSTRAIN_BLOCK);
+    double norm = 0;
+    for (int k = 0; k < iterations; k++) {
+        norm = mirt__cu_spectral_step(w, u, rows, columns, sum, v);
+        if (!(norm > 0)) return;
+        for (int j = (int)threadIdx.x; j < columns; j += MIRT__CU_CONSTRAIN_BLOCK)
+            u[j] = (float)(sum[j] / fmax(norm, 1e-7));
+        __syncthreads();
+    }
+    const double sigma = norm * norm / fmax(norm, 1e-7);
+    for (int64_t i = threadIdx.x; i < rows * columns; i += MIRT__CU_CONSTRAIN_BLOCK)
+        w[i] = (float)((double)w[i] / sigma);
+}
+
+static void mirt__cu_spectral_norm(const mirt__constrain *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    int64_t rows = 1;
+    for (int i = 0; i < args->rank - 1; i++) rows *= args->dim[i];
+    MIRT_LAUNCH(cu, mirt__cu_spectral_kernel, 1, MIRT__CU_CONSTRAIN_BLOCK, 0, args->w, args->u, rows,
+                (int)args->dim[args->rank - 1], args->constraint.power_iterations);
+}
+
 static void mirt__cu_not_negative(const mirt__constrain *args, const mirt__where *where) {
     mirt__unary u;
     memset(&u, 0, sizeof u);
@@ -6692,6 +6803,10 @@ static void mirt__cu_constrain(const mirt__constrain *args, const mirt__where *w
     const unsigned axes = (unsigned)args->constraint.axis;
     if (args->constraint.kind == MIRT_NON_NEG) {
         mirt__cu_not_negative(args, where);
+        return;
+    }
+    if (args->constraint.kind == MIRT_SPECTRAL_NORM) {
+        mirt__cu_spectral_norm(args, where);
         return;
     }
     memset(&a, 0, sizeof a);
@@ -10388,7 +10503,7 @@ static void mirt__cu_gemm(const mirt__gemm *g, const mirt__where *where) {
 /* The table of kernels. */
 
 static const mirt__kernels mirt__cu_kernels = {
-    "cuda", true, true, true,
+    "cuda", true, true, true, true,
 #define MIRT__KERNEL_ENTRY(name, arguments, fast, use) mirt__cu_##name,
     MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
 #undef MIRT__KERNEL_ENTRY
