@@ -11156,13 +11156,6 @@ MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_softmax_back, args);
 }
 
-/* Ends kernels or their drivers. */
-MIRT__KERNELS_END
-
-/* Losses of rows, whose long loops are above. */
-/* Begins drivers of kernels. */
-MIRT__DRIVERS_BEGIN
-
 /* The loss of row r. */
 static float mirt__common_sparse_categorical_crossentropy(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
     const float *x = l->x + r * l->n, s = l->how.label_smoothing;
@@ -41123,6 +41116,11 @@ MIRT__LIB mirt_tensor *mirt__regularize_activity(mirt__layer *layer, mirt_tensor
 
 #endif
 
+/* >>section base/cold_begin.inc */
+
+/* Begins code that waits for kernels. */
+MIRT__COLD_BEGIN
+
 /* >>section nn/layers_core.c */
 
 /* Input, dense, and layers for any shape. */
@@ -42992,6 +42990,11 @@ MIRT_API void mirt_layer_add_loss(mirt_layer *layer, mirt_tensor *term) {
                layer->name, mirt__shape_text(&term->shape, text));
     mirt__model_poison(layer->model);
 }
+
+/* >>section base/cold_end.inc */
+
+/* Ends code that waits for kernels or runs once. */
+MIRT__COLD_END
 
 /* >>section nn/model.c */
 

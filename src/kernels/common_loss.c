@@ -79,11 +79,6 @@ MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_softmax_back, args);
 }
 
-#include "optimize_end.inc"
-
-/* Losses of rows, whose long loops are above. */
-#include "optimize_drivers.inc"
-
 /* The loss of row r. */
 static float mirt__common_sparse_categorical_crossentropy(const mirt__simd *simd, const mirt__loss *l, int64_t r) {
     const float *x = l->x + r * l->n, s = l->how.label_smoothing;
