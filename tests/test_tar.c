@@ -13,7 +13,7 @@ static int shards_opened;
 
 int hook_open(const char *path, int flags, unsigned mode) {
     const size_t size = strlen(path);
-    shards_opened += size > 4 && strcmp(path + size - 4, ".tar") == 0;
+    if (size > 4 && strcmp(path + size - 4, ".tar") == 0) __atomic_fetch_add(&shards_opened, 1, __ATOMIC_RELAXED);
     return open(path, flags, mode);
 }
 
