@@ -3306,17 +3306,12 @@ MIRT__END_C
 #define MIRT__ONCE_BEGIN
 #define MIRT__COLD_END
 #else
-#if defined(MIRRORTRAIN_DEBUG)
-#define MIRT__COLD_BEGIN MIRT__KERNELS_BEGIN
-#define MIRT__ONCE_BEGIN MIRT__KERNELS_BEGIN
-#else
-#define MIRT__COLD_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"Og,fp-contract=off\")")
-#ifdef MIRRORTRAIN_NO_TRAIN
+#define MIRT__COLD_BEGIN MIRT__DRIVERS_BEGIN
+#if defined(MIRRORTRAIN_DEBUG) || defined(MIRRORTRAIN_NO_TRAIN)
 #define MIRT__ONCE_BEGIN MIRT__COLD_BEGIN
 #else
 #define MIRT__ONCE_BEGIN \
     _Pragma("GCC push_options") _Pragma("GCC optimize(\"O0,expensive-optimizations,fp-contract=off\")")
-#endif
 #endif
 #define MIRT__COLD_END MIRT__KERNELS_END
 #endif

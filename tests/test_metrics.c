@@ -506,7 +506,7 @@ static void check_bad(void) {
     refused(sparse, MIRT_MSE, NULL, "compares values");
     refused(sparse, (mirt_metric)99, NULL, "invalid metric (99)");
     o.average = MIRT_MACRO;
-    refused(dense, MIRT_TRUE_POSITIVES, &o, "true_positives has no average; precision, recall, F1");
+    refused(dense, MIRT_TRUE_POSITIVES, &o, "no average; precision, recall, F1 and F-beta have");
     o.average = MIRT_AVERAGE_AUTO;
     o.k = -2;
     refused(sparse, MIRT_SPARSE_TOP_K_CATEGORICAL_ACCURACY, &o, "k is -2");
