@@ -96,6 +96,8 @@ template <class KERNEL> static inline bool mirt__cu_load(mirt__cu *cu, KERNEL *k
     cudaFuncAttributes facts;
     return mirt__cu_try(cu, cudaFuncGetAttributes(&facts, reinterpret_cast<const void *>(kernel)), "loading its code");
 }
+/* blas.cu: the kernel that takes over, perhaps beside exchanges, where cublasLt has no fused one. */
+static bool mirt__cu_blas_load(mirt__cu *cu);
 
 /* The calling thread works on this device from here on: it may have been on another one. False: it has failed. */
 static inline bool mirt__cu_enter(mirt__cu *cu) {
@@ -2224,7 +2226,7 @@ template <class RULE> static bool mirt__cu_load_update(mirt__cu *cu) {
 static bool mirt__cu_load_late(mirt__cu *cu) {
     return mirt__cu_load(cu, mirt__cu_sum_kernel<1, MIRT__MAX_PARTS>) && mirt__cu_load(cu, mirt__cu_sum_kernel<4, 2>) &&
            mirt__cu_load(cu, mirt__cu_sum_kernel<4, 8>) && mirt__cu_load(cu, mirt__cu_sum_kernel<4, MIRT__MAX_PARTS>) &&
-           mirt__cu_load(cu, mirt__cu_squares_kernel) &&
+           mirt__cu_load(cu, mirt__cu_squares_kernel) && mirt__cu_blas_load(cu) &&
            mirt__cu_load(cu, mirt__cu_aggregate_kernel) MIRT_OPTIMIZER_LIST(MIRT__CU_LOAD_UPDATE);
 }
 #undef MIRT__CU_LOAD_UPDATE
@@ -7904,6 +7906,8 @@ static bool mirt__cu_blas_on(const mirt__cu *cu) { return cu->blas && !mirt__cu_
 static bool mirt__cu_blas_plain(const mirt__reader *r, mirt_dtype dtype) {
     return r->dtype == dtype && !r->affine && !r->norm && !r->gate && !r->back;
 }
+static bool mirt__cu_blas_load(mirt__cu *cu) { return !cu->blas || mirt__cu_load(cu, mirt__cu_blas_finish); }
+
 /* What can be done to a finished product of float32. */
 static bool mirt__cu_blas_finishes(const mirt__epilogue *e) {
     return !e->norm && !e->add && !e->slope && e->sums == MIRT__SUMS_NONE;

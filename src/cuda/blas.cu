@@ -197,6 +197,8 @@ static bool mirt__cu_blas_on(const mirt__cu *cu) { return cu->blas && !mirt__cu_
 static bool mirt__cu_blas_plain(const mirt__reader *r, mirt_dtype dtype) {
     return r->dtype == dtype && !r->affine && !r->norm && !r->gate && !r->back;
 }
+static bool mirt__cu_blas_load(mirt__cu *cu) { return !cu->blas || mirt__cu_load(cu, mirt__cu_blas_finish); }
+
 /* What can be done to a finished product of float32. */
 static bool mirt__cu_blas_finishes(const mirt__epilogue *e) {
     return !e->norm && !e->add && !e->slope && e->sums == MIRT__SUMS_NONE;

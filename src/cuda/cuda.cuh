@@ -93,6 +93,8 @@ template <class KERNEL> static inline bool mirt__cu_load(mirt__cu *cu, KERNEL *k
     cudaFuncAttributes facts;
     return mirt__cu_try(cu, cudaFuncGetAttributes(&facts, reinterpret_cast<const void *>(kernel)), "loading its code");
 }
+/* blas.cu: the kernel that takes over, perhaps beside exchanges, where cublasLt has no fused one. */
+static bool mirt__cu_blas_load(mirt__cu *cu);
 
 /* The calling thread works on this device from here on: it may have been on another one. False: it has failed. */
 static inline bool mirt__cu_enter(mirt__cu *cu) {

@@ -448,7 +448,7 @@ template <class RULE> static bool mirt__cu_load_update(mirt__cu *cu) {
 static bool mirt__cu_load_late(mirt__cu *cu) {
     return mirt__cu_load(cu, mirt__cu_sum_kernel<1, MIRT__MAX_PARTS>) && mirt__cu_load(cu, mirt__cu_sum_kernel<4, 2>) &&
            mirt__cu_load(cu, mirt__cu_sum_kernel<4, 8>) && mirt__cu_load(cu, mirt__cu_sum_kernel<4, MIRT__MAX_PARTS>) &&
-           mirt__cu_load(cu, mirt__cu_squares_kernel) &&
+           mirt__cu_load(cu, mirt__cu_squares_kernel) && mirt__cu_blas_load(cu) &&
            mirt__cu_load(cu, mirt__cu_aggregate_kernel) MIRT_OPTIMIZER_LIST(MIRT__CU_LOAD_UPDATE);
 }
 #undef MIRT__CU_LOAD_UPDATE
