@@ -165,13 +165,15 @@ static void run_counts(sweep *s, bool weak) {
              weak ? "%lld images for each device (weak scaling)"
                   : "a batch of %lld for all devices together (strong scaling)",
              (long long)(weak ? batch / counts->rows[0] : batch));
-    print_head(title, s->o, "of linear");
     for (int i = 0; i < counts->count; i++) {
         const int64_t global = weak ? batch / counts->rows[0] * counts->rows[i] : batch;
         point p = {(int)counts->rows[i], 0, global, true, false, 0};
         answer a;
         if (!run_row(s, &p, &a)) return;
-        if (i == 0) first = a;
+        if (i == 0) {
+            first = a;
+            print_head(title, s->o, "of linear");
+        }
         print_row(s->o, &p, &a, &first, (double)counts->rows[i] / (double)counts->rows[0], "");
         if (!weak) s->widest = a;
     }
