@@ -12446,7 +12446,7 @@ MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dt
         const size_t tiles = t[i].kind == MIRT_CLAHE ? (size_t)(t[i].bins * t[i].size) : 0,
                      bytes = tiles ? tiles * MIRT__TRANSFORM_BINS * sizeof(mirt__real)
                                    : t[i].kind == MIRT_AUG_MIX ? 2 * half : 0;
-        kept = mirt__max(kept, bytes);
+        if (bytes > kept) kept = bytes;
     }
     return 2 * half + kept;
 }
