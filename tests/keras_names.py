@@ -22,7 +22,7 @@ PLUMBING = {
     "layers": r"Layer|Wrapper|InputSpec|TFSMLayer|JaxLayer|FlaxLayer|TorchModuleWrapper|Lambda",
     "losses": "Loss",
     "metrics": "Metric|MeanMetricWrapper|Mean|Sum",
-    "optimizers": "Optimizer|OptimizerMap",
+    "optimizers": "Optimizer",
 }
 # Names of Keras whose counterpart has another name: a word of the API that has to exist.
 ELSEWHERE = {
@@ -37,6 +37,8 @@ ELSEWHERE = {
     "metrics LogCoshError": "MIRT_LOG_COSH",
     "activations threshold": "mirt_threshold",
     "optimizers LossScaleOptimizer": "mixed_float16",
+    "optimizers MultiOptimizer": "mirt_optimizer_map",
+    "optimizers OptimizerMap": "mirt_optimizer_map",
 }
 
 

@@ -26,6 +26,7 @@ typedef struct scene {
     const char *name;
     int replicas, batch;
     bool normed, synchronized, clipped, weighted, photos, accumulated, averaged, frozen, augmented, loop, whole;
+    bool several; /* optimizers */
     float dropout;
     mirt_collective collective;
 } scene;
@@ -82,6 +83,12 @@ TAP_UNUSED static mirt_model *model_of(mirt_strategy *strategy, const scene *s) 
     if (s->frozen) mirt_set_trainable(model, "first", false);
     mirt_compile_desc c = image_compile(mirt_adam(1e-3f));
     if (s->whole) c.optimizer = mirt_muon(0.02f);
+    if (s->several) {
+        c.optimizers[0].weights = "first";
+        c.optimizers[0].optimizer = mirt_sgd(0.05f, 0.9f, true);
+        c.optimizers[0].optimizer.global_clipnorm = 0.25f;
+        c.optimizers[0].optimizer.decay = mirt_exponential_decay(0.05f, 4, 0.5f, false);
+    }
     if (s->clipped) c.optimizer.global_clipnorm = 0.05f;
     c.optimizer.use_ema = s->averaged;
     if (s->weighted) {
@@ -247,6 +254,7 @@ TAP_UNUSED static const scene scenes[] = {
     {.name = "accumulation", .replicas = 4, .batch = 12, .accumulated = true, .dropout = 0.2f},
     {.name = "accumulation of photographs", .replicas = 6, .batch = 8, .accumulated = true, .photos = true},
     {.name = "averaged weights", .replicas = 8, .batch = 29, .averaged = true},
+    {.name = "several optimizers", .replicas = 8, .batch = 29, .several = true},
     {.name = "frozen layers", .replicas = 8, .batch = 29, .frozen = true},
     {.name = "frozen layers and photographs", .replicas = 8, .batch = 29, .frozen = true, .photos = true},
     {.name = "a loop of the user's", .replicas = 8, .batch = 29, .loop = true, .dropout = 0.3f},

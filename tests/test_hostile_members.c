@@ -102,6 +102,12 @@ static mirt_model *compiled(int index) {
     desc.optimizer.use_ema = index == 3;
     desc.optimizer.ema_momentum = index == 3 ? 0.9f : 0;
     desc.optimizer.ema_overwrite_frequency = index == 3 ? 5 : 0;
+    if (index == 6) {
+        desc.optimizers[0].weights = "dense";
+        desc.optimizers[0].optimizer = optimizers[10];
+        desc.optimizers[1].weights = "dense_1/bias";
+        desc.optimizers[1].optimizer.decay = schedule_of(1);
+    }
     desc.losses[0] = MIRT_BINARY_CROSSENTROPY;
     desc.losses[1] = MIRT_MEAN_SQUARED_ERROR;
     desc.loss_weights[1] = 0.5f;

@@ -2,8 +2,8 @@
    refused. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
-#include "golden/optimizers.h"
 #include "mirror_util.h"
+#include "optimizer_util.h"
 #include "tap.h"
 
 #include <unistd.h>
@@ -87,52 +87,6 @@ static mirt_optimizer optimizer_named(const char *name) {
     if (strcmp(name, "rmsprop momentum") == 0) o.rho = 0.8f;
     if (o.kind == MIRT_RMSPROP && strcmp(name, "rmsprop") != 0) o.momentum = 0.5f;
     return o;
-}
-
-/* A dense layer of 3 inputs and 2 units, compiled; its weights are the golden ones. */
-static mirt_model *golden_model(mirt_strategy *s, mirt_optimizer optimizer) {
-    float start[OPTIMIZER_COUNT];
-    mirt_compile_desc c;
-    mirt_dense_desc d;
-    memset(&c, 0, sizeof c);
-    memset(&d, 0, sizeof d);
-    d.units = 2;
-    c.optimizer = optimizer;
-    c.loss = MIRT_MEAN_SQUARED_ERROR;
-    for (uint32_t i = 0; i < OPTIMIZER_COUNT; i++) start[i] = golden_uniform(1, i);
-    mirt_model *m = mirt_model_create(s, "golden");
-    mirt_model_output(m, mirt_dense(mirt_input(m, MIRT_SHAPE(3)), &d));
-    bool good = mirt_compile(m, &c) == MIRT_OK && mirt_set_weight(m, "dense/kernel", start, 6) == MIRT_OK &&
-                mirt_set_weight(m, "dense/bias", start + 6, 2) == MIRT_OK;
-    return good ? m : NULL;
-}
-
-/* Steps with the golden gradients, written where mirt_grad leaves its own, from step `first` on. */
-static bool golden_steps(mirt_model *m, int first, int count) {
-    const float zeros[6] = {0};
-    mirt_array x = mirt_make_array(zeros, MIRT_FLOAT32, MIRT_SHAPE(1, 3)),
-               y = mirt_make_array(zeros, MIRT_FLOAT32, MIRT_SHAPE(1, 2));
-    for (int step = first; step < first + count; step++) {
-        if (mirt_scatter(m, x, y) != MIRT_OK || mirt_grad(m, NULL) != MIRT_OK) return false;
-        for (int i = 0; i < OPTIMIZER_COUNT; i++) {
-            const mirt__variable *v = &m->variable[i >= 6];
-            float *g = mirt__gradient_at(&m->trainer->function[MIRT__TRAIN]->step, 0, 0) + v->offset / sizeof(float);
-            g[i < 6 ? i : i - 6] = golden_uniform(10 + (uint32_t)step, (uint32_t)i) * (step % 2 ? 4.0f : 1.0f);
-        }
-        if (mirt_all_reduce(m) != MIRT_OK || mirt_apply(m) != MIRT_OK) return false;
-    }
-    return true;
-}
-
-/* The largest difference, relative to the largest of these numbers; `block` is a weight or slot block. */
-static double block_off(const mirt_model *m, const char *block, const double *want) {
-    double off = 0, largest = 0;
-    for (int i = 0; i < OPTIMIZER_COUNT; i++) {
-        const float *values = (const float *)(const void *)(block + m->variable[i >= 6].offset);
-        off = worse(off, fabs((double)values[i < 6 ? i : i - 6] - want[i]));
-        largest = fmax(largest, fabs(want[i]));
-    }
-    return off / largest;
 }
 
 static void check_update(const golden_update *c, const char *cpu) {
@@ -277,15 +231,15 @@ static void check_lean_updates(void) {
     mirt__update u;
     mirt_model *m = golden_model(s, o);
     memset(&u, 0, sizeof u);
-    if (m) mirt__optimizer_extras(m, 4, &u);
+    if (m) mirt__optimizer_extras(&o, 4, &u);
     ok(m && !u.shaped && u.scale == 1 && u.clip == 0 && !mirt__optimizer_norms(&o) && !mirt__optimizer_by_variable(&o),
        "without clipping gradients are not scaled, and without words to exclude all weights are updated at once");
     o.clipnorm = 2;
     m = golden_model(s, o);
     memset(&u, 0, sizeof u);
-    if (m) mirt__optimizer_variable(m, &m->variable[0], 4, 0.5, &u);
+    if (m) mirt__optimizer_variable(&o, &m->variable[0], 4, 0.5, &u);
     bool good = m && !u.shaped && u.scale == 1 && u.decay == (float)(0.004 * 0.5);
-    if (m) mirt__optimizer_variable(m, &m->variable[0], 16, 0.5, &u);
+    if (m) mirt__optimizer_variable(&o, &m->variable[0], 16, 0.5, &u);
     ok(good && u.shaped && u.scale == 0.5f && mirt__optimizer_norms(&o) && mirt__optimizer_by_variable(&o),
        "gradients are scaled from the norm on that is too large");
     mirt_strategy_destroy(s);
@@ -552,15 +506,6 @@ static void check_ramp(void) {
 
 /* >>files */
 
-static bool same_block(const mirt_model *a, const mirt_model *b, const char *x, const char *y) {
-    for (int i = 0; i < a->num_variables; i++) {
-        if (memcmp(x + a->variable[i].offset, y + b->variable[i].offset,
-                   (size_t)a->variable[i].count * sizeof(float)) != 0)
-            return false;
-    }
-    return true;
-}
-
 /* After seven steps, saving, and loading, thirteen more give the bits of twenty. */
 static void check_saved(const char *name, bool set_rate) {
     char path[300];
@@ -574,7 +519,7 @@ static void check_saved(const char *name, bool set_rate) {
     const double rate = good ? mirt_get_learning_rate(loaded) : 0;
     good = good && rate == mirt_get_learning_rate(m) && golden_steps(m, 7, 13) && golden_steps(loaded, 7, 13) &&
            same_block(m, loaded, m->weight, loaded->weight);
-    for (int i = 0; good && i < mirt__optimizer_slots(&o); i++)
+    for (int i = 0; good && i < mirt__slots(&loaded->config); i++)
         good = same_block(m, loaded, m->slot[i], loaded->slot[i]);
     ok(good, "%s%s: saved after 7 steps and loaded, it continues as without saving%s%s", name,
        set_rate ? ", rate set" : "", good ? "" : ": ", good ? "" : mirt_last_error());

@@ -64,25 +64,27 @@ typedef struct scene {
     const char *name;
     mirt_dataset *(*data)(void);
     int64_t steps_per_epoch;
-    bool nesterov, frozen, weighted, validated, rates, extras, later; /* later: the model has been trained for a step */
+    bool nesterov, frozen, weighted, validated, rates, extras, several;
+    bool later; /* the model has been trained for a step */
 } scene;
 
 static const scene scenes[] = {
-    {"in order", data_plain, 0, false, false, false, true, false, false, false},
-    {"shuffled, prefetched, class weights", data_shuffled, 0, false, false, true, true, false, false, false},
-    {"accumulated, Nesterov", data_accumulated, 0, true, false, false, false, false, false, false},
-    {"made by threads, augmented", data_made, 0, false, false, false, false, true, false, false},
-    {"a stream through a buffer", data_stream, 5, false, false, false, false, false, false, false},
-    {"epochs of 4 steps", data_shuffled, 4, false, false, false, true, true, false, false},
-    {"repeated for ever, epochs of 5 steps", data_repeated, 5, false, false, false, true, false, false, false},
-    {"repeated and made", data_repeated_made, 0, false, false, false, false, false, false, false},
-    {"batches repeated", data_repeated_batches, 0, false, false, false, false, false, false, false},
-    {"a part of the batches", data_window, 0, false, false, false, false, false, false, false},
-    {"a cache after a shuffle", data_cached, 0, false, false, false, false, false, false, true},
-    {"mixed with other samples", data_mixed, 0, false, false, false, false, false, false, false},
-    {"batched by fit, frozen layers", data_unbatched, 0, false, true, false, true, false, false, false},
+    {"in order", data_plain, 0, false, false, false, true, false, false, false, false},
+    {"shuffled, prefetched, class weights", data_shuffled, 0, false, false, true, true, false, false, false, false},
+    {"accumulated, Nesterov", data_accumulated, 0, true, false, false, false, false, false, false, false},
+    {"made by threads, augmented", data_made, 0, false, false, false, false, true, false, false, false},
+    {"a stream through a buffer", data_stream, 5, false, false, false, false, false, false, false, false},
+    {"epochs of 4 steps", data_shuffled, 4, false, false, false, true, true, false, false, false},
+    {"repeated for ever, epochs of 5 steps", data_repeated, 5, false, false, false, true, false, false, false, false},
+    {"repeated and made", data_repeated_made, 0, false, false, false, false, false, false, false, false},
+    {"batches repeated", data_repeated_batches, 0, false, false, false, false, false, false, false, false},
+    {"a part of the batches", data_window, 0, false, false, false, false, false, false, false, false},
+    {"a cache after a shuffle", data_cached, 0, false, false, false, false, false, false, false, true},
+    {"mixed with other samples", data_mixed, 0, false, false, false, false, false, false, false, false},
+    {"batched by fit, frozen layers", data_unbatched, 0, false, true, false, true, false, false, false, false},
     {"AMSGrad with decay, clipping, averages, a schedule and counted metrics", data_shuffled, 0, false, false, false,
-     true, false, true, false},
+     true, false, true, false, false},
+    {"several optimizers", data_shuffled, 0, false, false, false, true, false, true, true, false},
 };
 
 /* >>one fit */
@@ -137,6 +139,13 @@ static mirt_model *scene_model(const scene *c, mirt_strategy *s) {
         optimizer.decay = mirt_cosine_decay(2e-3f, 20, 0.1f);
     }
     mirt_compile_desc d = image_compile(optimizer);
+    if (c->several) {
+        d.optimizers[0].weights = "conv2d*";
+        d.optimizers[0].optimizer = mirt_sgd(0.05f, 0.9f, false);
+        d.optimizers[0].optimizer.clipnorm = 0.25f;
+        d.optimizers[0].optimizer.decay = mirt_exponential_decay(0.05f, 4, 0.5f, false);
+        d.optimizers[0].optimizer.use_ema = true;
+    }
     if (c->data == data_mixed) d.loss = MIRT_CATEGORICAL_CROSSENTROPY;
     if (c->extras) {
         d.metrics[1] = MIRT_AUC;

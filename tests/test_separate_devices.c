@@ -20,6 +20,7 @@ typedef enum program {
     LAMB,
     MUON,
     ADAFACTOR,
+    SEVERAL,
     PROGRAMS
 } program;
 static const char *const program_names[] = {"MNIST",
@@ -32,7 +33,8 @@ static const char *const program_names[] = {"MNIST",
                                             "several buckets",
                                             "norms of whole weights",
                                             "products of whole weights",
-                                            "means of rows and columns"};
+                                            "means of rows and columns",
+                                            "several optimizers"};
 
 /* More than 1 MB of gradients, so that there are two buckets. */
 static mirt_model *large_model(mirt_strategy *s) {
@@ -66,7 +68,15 @@ static mirt_model *model_of(mirt_strategy *s, program p) {
     if (p == ADAFACTOR) o = mirt_adafactor(0.02f);
     if (p == CLIPPED) o.global_clipnorm = 0.05f;
     if (p == AVERAGES) o.use_ema = true;
-    return image_model(s, o, 0.2f);
+    if (p != SEVERAL) return image_model(s, o, 0.2f);
+    mirt_model *m = image_net(s, 0.2f);
+    mirt_compile_desc c = image_compile(o);
+    c.optimizers[0].weights = "conv2d*";
+    c.optimizers[0].optimizer = mirt_lamb(0.02f);
+    c.optimizers[1].weights = "dense_1";
+    c.optimizers[1].optimizer = mirt_sgd(0.05f, 0.9f, true);
+    c.optimizers[1].optimizer.decay = mirt_exponential_decay(0.05f, 4, 0.5f, false);
+    return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
 }
 
 static mirt_strategy *strategy_on(const char *kind, int devices, int replicas, bool central) {

@@ -177,6 +177,7 @@ static mirt_dataset *digits_of(const outing *o, mirt_split split, int64_t count)
 }
 
 static mirt_constraint constraint; /* of the last layer's kernel */
+static bool several; /* the models have several optimizers */
 
 static mirt_tensor *constrained_dense(mirt_tensor *x) {
     mirt_dense_desc d;
@@ -196,6 +197,7 @@ static mirt_model *model_for(mirt_strategy *strategy, const outing *o) {
     x = mirt_relu(o->normed ? mirt_batch_norm(x, NULL) : x);
     mirt_model_output(model, constrained_dense(x));
     if (o->whole) c.optimizer = mirt_lamb(0.02f);
+    c.optimizers[0].weights = several ? "hidden" : NULL;
     if (o->clipped) c.optimizer.global_clipnorm = 0.5f;
     c.optimizer.amsgrad = c.optimizer.use_ema = o->slots;
     return mirt_compile(model, &c) == MIRT_OK ? model : NULL;
@@ -326,6 +328,17 @@ static void check_whole_weights(void) {
        "Lamb on two servers is refused: %s", reports[0].error);
 }
 
+static void check_several(void) {
+    outing o = plain;
+    o.servers = 1;
+    several = true;
+    run_outing(&o);
+    several = false;
+    ok(reports[0].status == MIRT_E_INVALID &&
+           strstr(reports[0].error, "digits has several optimizers; parameter servers have one"),
+       "several optimizers are refused: %s", reports[0].error);
+}
+
 static void check_refused(mirt_constraint refused, int servers, const char *words) {
     outing o = plain;
     o.servers = servers;
@@ -412,6 +425,7 @@ int main(void) {
     check_one_worker(2, false, true, false);
     check_one_worker(1, false, false, true);
     check_whole_weights();
+    check_several();
     check_refused(mirt_spectral_norm(1), 1, "whose vector parameter servers do not share");
     check_refused(mirt_non_neg(), 2, "takes a single server; there are 2");
     for (size_t i = 0; i < sizeof fits / sizeof *fits; i++) check_fit(&fits[i], &mirrored);

@@ -10,6 +10,17 @@ MIRT__BEGIN_C
 /* Threads: all functions on a model are for the one thread at a time that has its strategy; a history is read
    by that thread. Functions without either among their arguments: any thread at any time. */
 
+#define MIRT_MAX_OPTIMIZERS 16
+/* Another optimizer for some weights: fine-tuning often wants a smaller learning rate in the backbone than in the head.
+   Each optimizer has its own state, clipping (global_clipnorm: of its weights together), weight decay and learning
+   rate; they count steps together, and use_ema is set in all or none. A rate that changes is a `decay`, not a
+   `schedule`; mirt_set_learning_rate, mirt_set_schedule and what calls them (ReduceLROnPlateau, LearningRateScheduler,
+   `learning_rate` of mirt_fit) are MIRT_E_STATE then. Not for parameter servers. Keras: MultiOptimizer, OptimizerMap */
+typedef struct mirt_optimizer_map {
+    const char *weights;      /* as in mirt_set_trainable, or a weight's whole name; copied by mirt_compile */
+    mirt_optimizer optimizer; /* all zeros: mirt_adam(1e-3) */
+} mirt_optimizer_map;
+
 /* A model with several outputs takes as many labels, in their order, one for each output that has a loss;
    the loss is the sum of the outputs' losses times their weights. Names in logs then begin with the output's
    layer: "digit_loss", "digit_accuracy". */
@@ -30,6 +41,9 @@ typedef struct mirt_compile_desc {
     mirt_metric_options metric_options[MIRT_MAX_METRICS];          /* of metrics[i] */
     mirt_loss_options loss_options[MIRT_MAX_OUTPUTS];              /* of each output's loss */
     mirt_metric_options custom_metric_options[MIRT_MAX_METRICS];   /* of custom_metrics[i] */
+    /* The first that names a weight updates it, `optimizer` all that none names; one that is the first for no weight is
+       an error. Ends at the first without `weights` */
+    mirt_optimizer_map optimizers[MIRT_MAX_OPTIMIZERS];
 } mirt_compile_desc;
 
 #ifndef MIRRORTRAIN_NO_TRAIN

@@ -121,11 +121,12 @@ MIRT_API mirt_status mirt_apply(mirt_model *model);
 MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t *first);
 
 /* The learning rate the next step will use, 0 for NULL; set overrides a schedule (MIRT_E_INVALID: not
-   a number, or negative). */
+   a number, or negative). Of several optimizers, that of mirt_compile_desc.optimizer; set is MIRT_E_STATE. */
 MIRT_API double mirt_get_learning_rate(const mirt_model *model);
 MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate);
 /* Gives a compiled model a schedule, in the place of its learning rate or of another schedule, from the next step on;
-   one of kind MIRT_SCHEDULE_NONE leaves the rate in force for good. MIRT_E_INVALID. */
+   one of kind MIRT_SCHEDULE_NONE leaves the rate in force for good. MIRT_E_INVALID; MIRT_E_STATE: it has several
+   optimizers. */
 MIRT_API mirt_status mirt_set_schedule(mirt_model *model, const mirt_schedule *schedule);
 /* Steps applied so far; 0 for NULL. */
 MIRT_API int64_t mirt_step(const mirt_model *model);

@@ -18,7 +18,8 @@ static const char mirt__plateau_who[] = "reducing the learning rate";
 
 static int mirt__plateau_begin(const mirt_event *event, void *user) {
     mirt__plateau *self = (mirt__plateau *)user;
-    if (mirt__watcher_begin(&self->watcher, event) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (mirt__watcher_begin(&self->watcher, event) != MIRT_OK || mirt__one_rate(event->model) != MIRT_OK)
+        return MIRT_CALLBACK_FAILED;
     if (!self->watcher.ready.loaded) {
         self->wait = self->cooldown = 0;
         self->watcher.has_best = false;

@@ -92,7 +92,7 @@ static mirt_status mirt__board_hparams(mirt__tensorboard *self, const mirt_event
     const char *names[MIRT_MAX_LOGS], *metric[MIRT_MAX_LOGS];
     const mirt__hparam hparam[] = {
         {"model", model->name, 0},
-        {"optimizer", mirt__optimizer_class_get(model->config.optimizer.kind)->name, 0},
+        {"optimizer", mirt__optimizers_name(&model->config), 0},
         {"learning_rate", NULL, mirt_get_learning_rate(model)},
         {"dtype", mirt__dtype_policy(model), 0},
         {"batch_size", NULL, (double)event->batch_size},

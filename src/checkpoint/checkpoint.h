@@ -5,7 +5,7 @@
 #include "../nn/config.h"
 
 /* --- weight_file.c --- */
-/* "adam/conv2d_kernel_momentum", as Keras names it. */
+/* "adam/conv2d_kernel_momentum", as Keras names it; "": the variable has no such slot. NULL: memory ran out. */
 MIRT__LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot, const mirt__variable *v);
 MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values,
                                mirt__safetensor *out);

@@ -34,9 +34,10 @@ MIRT__LIB mirt_status mirt__load_compiled(mirt_model *model, const mirt__safeten
                                           const mirt__json *training) {
     mirt_compile_desc config;
     if (mirt__compile_read(model->strategy, compile, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
-    model->config.optimizer = config.optimizer; /* names the slots to look for */
-    if (mirt__optimizer_check(&config.optimizer) != MIRT_OK) return mirt__load_bad(file, "compile");
-    int slots = mirt__optimizer_slots(&config.optimizer);
+    model->config.optimizer = config.optimizer; /* names the slots to look for, */
+    memcpy(model->config.optimizers, config.optimizers, sizeof config.optimizers); /* as do these */
+    if (mirt__optimizers_check(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
+    int slots = mirt__slots(&config);
     if (mirt__load_blocks(file, model, slots, false) != MIRT_OK) return mirt_last_status();
     if (mirt_compile(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
     if (mirt__load_blocks(file, model, slots, true) != MIRT_OK) return mirt_last_status();

@@ -88,7 +88,7 @@ static void mirt__resume_tell_rate(const mirt__run_state *r) {
 static mirt_status mirt__resume_take(mirt__run_state *r) {
     mirt__training_run *run = r->run;
     mirt_model *model = run->model;
-    mirt_status status = mirt__load_blocks(r->file, model, mirt__optimizer_slots(&model->config.optimizer), true);
+    mirt_status status = mirt__load_blocks(r->file, model, mirt__slots(&model->config), true);
     if (status != MIRT_OK) return status;
     mirt__resume_take_history(r);
     mirt__resume_take_callbacks(r);

@@ -241,13 +241,20 @@ static mirt_status mirt__run_same_optimizer(mirt__run_state *r) {
     const mirt__json *compile = text ? mirt__json_parse(&r->pool, text, strlen(text)) : NULL;
     if (!text) return mirt__fail(MIRT_E_FORMAT, "it holds no compile settings");
     if (!compile || mirt__compile_read(r->run->model->strategy, compile, &then) != MIRT_OK) return mirt_last_status();
-    const mirt_optimizer *now = &r->run->model->config.optimizer;
-    if (then.optimizer.kind == now->kind && mirt__optimizer_slots(&then.optimizer) == mirt__optimizer_slots(now))
-        return MIRT_OK;
-    return mirt__fail(MIRT_E_STATE,
-                      "it is of a run with the optimizer %s (%d values a weight), this model is compiled with %s (%d)",
-                      mirt__optimizer_class_get(then.optimizer.kind)->name, mirt__optimizer_slots(&then.optimizer),
-                      mirt__optimizer_class_get(now->kind)->name, mirt__optimizer_slots(now));
+    const mirt_model *model = r->run->model;
+    for (int i = 0; i < model->num_variables; i++) {
+        const mirt__variable *v = &model->variable[i];
+        const mirt_optimizer *was = mirt__optimizer_named(&then, v->name),
+                             *is = mirt__optimizer_named(&model->config, v->name);
+        const char *name[MIRT__MAX_SLOTS];
+        const int had = mirt__optimizer_slot_names(was, name), has = mirt__optimizer_slot_names(is, name);
+        if (!mirt__is_trained(v) || (was->kind == is->kind && had == has)) continue;
+        return mirt__fail(
+            MIRT_E_STATE,
+            "it is of a run with the optimizer %s (%d values per weight) for %s, this model is compiled with %s (%d)",
+            mirt__optimizer_class_get(was->kind)->name, had, v->name, mirt__optimizer_class_get(is->kind)->name, has);
+    }
+    return MIRT_OK;
 }
 
 /* >>tensors */
@@ -413,7 +420,7 @@ static mirt_status mirt__run_find(mirt__run_state *r) {
 }
 
 MIRT__LIB mirt_status mirt__run_parse(mirt__run_state *r, mirt__training_run *run, const mirt__safetensors *file) {
-    const int slots = mirt__optimizer_slots(&run->model->config.optimizer);
+    const int slots = mirt__slots(&run->model->config);
     memset(r, 0, sizeof *r);
     r->run = run;
     r->file = file;

@@ -2,7 +2,7 @@
 #include "run_state.h"
 
 static mirt_status mirt__save_tensors(mirt_model *model, bool slots, mirt__saving *s) {
-    int blocks = 1 + (slots ? mirt__optimizer_slots(&model->config.optimizer) : 0);
+    int blocks = 1 + (slots ? mirt__slots(&model->config) : 0);
     size_t most = (size_t)blocks * (size_t)model->num_variables +
                   (slots && model->run ? (size_t)mirt__run_most_tensors(model->run) : 0);
     s->tensor = (mirt__safetensor *)mirt__pool_alloc(&s->pool, most * sizeof *s->tensor + 1);
@@ -10,9 +10,9 @@ static mirt_status mirt__save_tensors(mirt_model *model, bool slots, mirt__savin
     for (int b = 0; b < blocks; b++) {
         for (int i = 0; i < model->num_variables; i++) {
             const mirt__variable *v = &model->variable[i];
-            if (b && !mirt__is_trained(v)) continue;
             const char *name = b ? mirt__slot_name(&s->pool, model, b - 1, v) : v->name;
             if (!name) return mirt_last_status();
+            if (!*name) continue;
             mirt__tensor_of(v, name, b ? mirt__slot_at(model, b - 1, i) : mirt__weight_at(model, i),
                             &s->tensor[s->count++]);
         }

@@ -3,10 +3,11 @@
 
 MIRT__TRAINING_LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot,
                                                const mirt__variable *v) {
-    const mirt__optimizer_class *cls = mirt__optimizer_class_get(model->config.optimizer.kind);
-    const char *slot_name[MIRT__MAX_SLOTS];
-    mirt__optimizer_slot_names(&model->config.optimizer, slot_name);
-    char *name = mirt__pool_print(pool, "%s/%s_%s", cls->name, v->name, slot_name[slot]);
+    const mirt__optimizer_class *cls =
+        mirt__optimizer_class_get(mirt__optimizer_named(&model->config, v->name)->kind);
+    const char *what = mirt__is_trained(v) ? mirt__slot_of(&model->config, v->name, slot) : NULL;
+    char *name = what ? mirt__pool_print(pool, "%s/%s_%s", cls->name, v->name, what) : NULL;
+    if (!what) return "";
     for (char *at = name ? name + strlen(cls->name) + 1 : NULL; at && *at; at++) {
         if (*at == '/') *at = '_';
     }
@@ -59,8 +60,8 @@ MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_mode
         const int block = (int)(k / variables);
         const mirt__variable *v = &model->variable[k % variables];
         found[k] = NULL;
-        if (block && !mirt__is_trained(v)) continue;
         const char *name = MIRT__TRAINS && block ? mirt__slot_name(&pool, model, block - 1, v) : v->name;
+        if (name && !*name) continue;
         found[k] = name ? mirt__load_find(file, name, v) : NULL;
         if (!found[k]) status = mirt_last_status();
     }

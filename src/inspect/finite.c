@@ -42,12 +42,14 @@ static bool mirt__device_losses_finite(const mirt_function *f, int device) {
 
 /* >>what a step reads to write it */
 
+/* Of gradients: neither clipped nor divided by their norm. */
+static bool mirt__takes_as_it_is(const mirt_optimizer *o) { return !mirt__optimizer_norms(o) && !(o->clipvalue > 0); }
+
 /* Gradients above this count as not finite: sums over replicas, squares and moments of smaller ones stay finite. With
    clipping large ones are harmless, but their sums must be finite. */
 static float mirt__gradient_bound(const mirt_function *f) {
-    const mirt_optimizer *o = &f->model->config.optimizer;
     const float usual = 1e17f, whole = 1.8e19f; /* its square is finite */
-    if (mirt__optimizer_norms(o) || o->clipvalue > 0) return FLT_MAX / MIRT__MAX_REPLICAS;
+    if (!mirt__optimizers_any(&f->model->config, mirt__takes_as_it_is)) return FLT_MAX / MIRT__MAX_REPLICAS;
     return whole / (float)f->step.replicas < usual ? whole / (float)f->step.replicas : usual;
 }
 

@@ -52,7 +52,7 @@ static void mirt__all_reduce_text(const mirt__step *step, int64_t batch, const m
 static void mirt__update_text(const mirt_function *f, const mirt__bucket *bucket, mirt__text *out) {
     const mirt__step *step = &f->step;
     const mirt_strategy *s = step->strategy;
-    const char *optimizer = mirt__optimizer_class_get(f->model->config.optimizer.kind)->name;
+    const char *optimizer = mirt__optimizers_name(&f->model->config);
     const int copies = mirt__written_copies(s);
     const char *where = copies > 1                                ? "every device's copy"
                         : mirt__device_copies(s) < s->num_devices ? "the one copy"

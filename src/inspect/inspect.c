@@ -48,7 +48,7 @@ MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, 
     out->gradients = l->gradients;
     out->activations = l->arena + l->replica;
     out->scratch = block - l->gradients - l->arena - l->replica;
-    out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * f->root->trained_bytes;
+    out->slots = (size_t)mirt__slots(&model->config) * f->root->trained_bytes;
     out->host = mirt__function_host(f);
     if (!model->strategy->able.in_place) out->slots *= devices, out->host = 0; /* of the devices' memory */
     out->total = copies * out->weights + devices * block + out->slots + out->host;

@@ -225,7 +225,7 @@ static double mirt__update_bytes(const mirt_function *f) {
     }
     return (double)elements * (double)sizeof(mirt__real) *
            ((s->able.shards ? x.parts : 1) + 1 + mirt__written_copies(s) +
-            2 * mirt__optimizer_slots(&f->model->config.optimizer));
+            2 * mirt__slots(&f->model->config));
 }
 
 /* The kernel of a convolution, or its gradient; NULL for other nodes. */
@@ -265,7 +265,7 @@ static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
         r->bytes = mirt__node_bytes(node, rows) * replays;
         r->least = r->flops / (node->a.half ? f->model->peak_half : f->model->peak_flops);
     }
-    const char *const names[] = {mirt__optimizer_class_get(f->model->config.optimizer.kind)->name, "(waiting)"};
+    const char *const names[] = {mirt__optimizers_name(&f->model->config), "(waiting)"};
     const double seconds[] = {c->update, c->wait};
     for (int i = 0; f->step.has_gradients && i < MIRT__COUNT(names); i++) {
         mirt__profile_row *r = &row[count++];

@@ -38,7 +38,7 @@ static double mirt__reduce_share(const mirt_function *f) {
     mirt__step_plan(&f->step, 0, &x);
     const double more = x.parts - 1 + mirt__written_copies(f->model->strategy) - 1;
     /* gradient and weight read, weight written */
-    return more / (more + 3 + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
+    return more / (more + 3 + 2 * mirt__slots(&f->model->config));
 }
 
 /* A device that waited after its update did so for the last device, which was adding up or updating; what it waited

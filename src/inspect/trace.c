@@ -70,7 +70,7 @@ static const char *mirt__trace_sum_name(const mirt_function *f, int device) {
         mirt__line_add(text, sizeof text, "%s%s += %s", i ? ", " : "", s->device[x.device[x.add[i].into]].name,
                        s->device[x.device[x.add[i].from]].name);
     }
-    mirt__line_add(text, sizeof text, ") and %s", mirt__optimizer_class_get(f->model->config.optimizer.kind)->name);
+    mirt__line_add(text, sizeof text, ") and %s", mirt__optimizers_name(&f->model->config));
     return mirt__pool_strdup(&s->trace->pool, text);
 }
 

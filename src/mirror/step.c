@@ -210,16 +210,17 @@ MIRT__TRAINING_LIB mirt__range mirt__update_share(const mirt_strategy *s, int64_
 }
 
 /* Updates the device's share of a bucket: sums the parts, if they are several, and writes every copy. */
-MIRT__TRAINING void mirt__apply_bucket(const mirt__step *step, int device, const mirt__bucket *bucket, mirt__update u) {
+MIRT__TRAINING void mirt__apply_bucket(const mirt__step *step, int device, const mirt__bucket *bucket,
+                                       const mirt__update *u) {
     const mirt__rule *rule = &step->rule;
     mirt__range own = mirt__update_share(step->strategy, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), device,
                                          rule->piece, rule->whole ? rule->num_pieces : 0);
     own = mirt__overlap(&own, bucket->begin, bucket->end);
     if (own.begin >= own.end) return;
-    rule->prepare(rule->user, device, step->slot[device], own.begin, own.end, &u);
+    rule->prepare(rule->user, device, own.begin, own.end, u);
     for (int i = 0; i < step->num_ranges; i++) {
         const mirt__range range = mirt__overlap(&step->range[i], own.begin, own.end);
-        if (range.begin < range.end) rule->update(rule->user, device, range, &u);
+        if (range.begin < range.end) rule->update(rule->user, device, range, u);
     }
 }
 
@@ -229,7 +230,7 @@ MIRT__TRAINING void mirt__apply_gradients(const mirt__step *step, int device) {
     mirt__apply_parts(step, device, &u);
     for (int i = step->program.mirrored; i < step->program.graph.count; i++) {
         const mirt__node *node = step->program.graph.node[i];
-        if (node->op->updates) mirt__apply_bucket(step, device, &step->bucket[node->a.index], u);
+        if (node->op->updates) mirt__apply_bucket(step, device, &step->bucket[node->a.index], &u);
     }
 }
 

@@ -42,9 +42,9 @@ typedef struct mirt__rule {
     bool whole;         /* every device updates whole variables */
     /* With norms, before anything is updated; false: nothing is. */
     bool (*accepts)(void *user);
-    /* Sets what the updates of [begin, end) have in common; `slot`: the device's optimizer state. */
-    void (*prepare)(void *user, int device, char *const *slot, int64_t begin, int64_t end, mirt__update *update);
-    void (*update)(void *user, int device, mirt__range range, mirt__update *update);
+    /* Before the updates in [begin, end). `update` says where gradients and weights are. */
+    void (*prepare)(void *user, int device, int64_t begin, int64_t end, const mirt__update *update);
+    void (*update)(void *user, int device, mirt__range range, const mirt__update *update);
     /* What is done to a copy of the weights once all of it is updated; NULL: nothing. */
     void (*constrain)(void *user, const mirt__where *where, mirt__real *weight);
 } mirt__rule;

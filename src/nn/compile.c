@@ -18,7 +18,7 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
         return mirt__fail(MIRT_E_INVALID,
                           "mirt_compile: invalid reduction (%d); it must be MIRT_SUM_OVER_BATCH_SIZE or MIRT_SUM",
                           (int)desc->reduction);
-    if (mirt__optimizer_check(&desc->optimizer) != MIRT_OK) return mirt_last_status();
+    if (mirt__optimizers_check(model, desc) != MIRT_OK) return mirt_last_status();
     const mirt__field *field;
     const int fields = mirt__loss_fields(&field);
     for (int i = model->num_outputs; i < MIRT_MAX_OUTPUTS; i++) {
@@ -33,10 +33,11 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
 }
 
 /* The first optimizer state; false with the error set and nothing made. */
-static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *optimizer, char *slot[MIRT__MAX_SLOTS]) {
-    size_t bytes = mirt__root(model, NULL)->trained_bytes;
+static bool mirt__slots_create(const mirt_model *model, char *slot[MIRT__MAX_SLOTS]) {
+    const mirt_model *root = mirt__root(model, NULL);
+    const size_t bytes = root->trained_bytes;
     memset(slot, 0, MIRT__MAX_SLOTS * sizeof *slot);
-    for (int i = 0; i < mirt__optimizer_slots(optimizer); i++) {
+    for (int i = 0; i < mirt__slots(&model->config); i++) {
         slot[i] = (char *)mirt__aligned_alloc(bytes);
         if (!slot[i]) {
             while (i-- > 0) mirt__aligned_free(slot[i]);
@@ -44,23 +45,26 @@ static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *op
         }
         memset(slot[i], 0, bytes);
     }
-    if (mirt__optimizer_class_get(optimizer->kind)->slot[0].use == MIRT__SLOT_ACCUMULATOR) {
-        mirt__real *first = (mirt__real *)(void *)slot[0];
-        for (size_t i = 0; i < bytes / sizeof *first; i++) first[i] = optimizer->initial_accumulator_value;
+    for (int i = 0; i < root->num_variables; i++) {
+        const mirt__variable *v = &root->variable[i];
+        const mirt_optimizer *o = mirt__optimizer_of(model, i);
+        if (!mirt__is_trained(v) || mirt__optimizer_class_get(o->kind)->slot[0].use != MIRT__SLOT_ACCUMULATOR) continue;
+        mirt__real *first = (mirt__real *)(void *)(slot[0] + v->offset);
+        const size_t own = mirt__align_up((size_t)v->count * sizeof *first) / sizeof *first; /* updates reach so far */
+        for (size_t k = 0; k < own; k++) first[k] = o->initial_accumulator_value;
     }
     return true;
 }
 
-/* The pieces of all gradients, if the optimizer wants norms; false with the error set. */
-static bool mirt__pieces_create(const mirt_model *model, const mirt_optimizer *optimizer, mirt__piece **out,
-                                int *count) {
+/* The pieces of all gradients, if an optimizer wants norms; false with the error set. */
+static bool mirt__pieces_create(const mirt_model *model, mirt__piece **out, int *count) {
     const int64_t most = 8192;
     const mirt_model *root = mirt__root(model, NULL);
     size_t pieces = 0;
     *out = NULL;
     *count = 0;
     /* float16, or a search for NaN, may need them */
-    if (!mirt__optimizer_norms(optimizer) && model->strategy->able.in_place) return true;
+    if (!mirt__optimizers_any(&model->config, mirt__optimizer_norms) && model->strategy->able.in_place) return true;
     for (int i = 0; i < root->num_variables; i++)
         pieces += mirt__is_trained(&root->variable[i]) ? (size_t)((root->variable[i].count + most - 1) / most) : 0;
     if (!(*out = (mirt__piece *)mirt__calloc(pieces + 1, sizeof **out))) return false;
@@ -76,11 +80,19 @@ static bool mirt__pieces_create(const mirt_model *model, const mirt_optimizer *o
     return true;
 }
 
-/* The model's own copy of what the optimizer only points to. */
-static bool mirt__optimizer_own(mirt_model *model, mirt_optimizer *optimizer) {
-    const char **text[] = {&optimizer->exclude_from_weight_decay, &optimizer->exclude_layers};
-    for (int i = 0; i < MIRT__COUNT(text); i++) {
-        if (*text[i] && !(*text[i] = mirt__pool_strdup(&model->graph.pool, *text[i]))) return false;
+/* The model's own copy of a text, which may be NULL. */
+static bool mirt__text_own(mirt_model *model, const char **text) {
+    return !*text || (*text = mirt__pool_strdup(&model->graph.pool, *text));
+}
+
+/* Of what the optimizers only point to. */
+static bool mirt__optimizers_own(mirt_model *model) {
+    mirt_compile_desc *d = &model->config;
+    for (int k = 0; mirt__optimizer_number(d, k); k++) {
+        mirt_optimizer *o = k ? &d->optimizers[k - 1].optimizer : &d->optimizer;
+        if (!mirt__text_own(model, &o->exclude_from_weight_decay) || !mirt__text_own(model, &o->exclude_layers) ||
+            (k && !mirt__text_own(model, &d->optimizers[k - 1].weights)))
+            return false;
     }
     return true;
 }
@@ -92,6 +104,7 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     mirt_compile_desc d;
     memset(&d, 0, sizeof d);
     if (desc) d = *desc;
+    for (int i = 0; i < MIRT_MAX_OPTIMIZERS; i++) mirt__optimizer_defaults(&d.optimizers[i].optimizer);
     mirt__optimizer_defaults(&d.optimizer);
     if (model->busy)
         return mirt__fail(MIRT_E_STATE,
@@ -106,8 +119,8 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     int pieces = 0;
     memcpy(metric, model->metric, sizeof metric);
     if (mirt__compile_check(model, &d) != MIRT_OK || mirt__model_materialize(model) != MIRT_OK ||
-        mirt__model_arrange(model) != MIRT_OK || !mirt__optimizer_own(model, &model->config.optimizer) ||
-        !mirt__pieces_create(model, &d.optimizer, &piece, &pieces) || !mirt__slots_create(model, &d.optimizer, slot)) {
+        mirt__model_arrange(model) != MIRT_OK || !mirt__optimizers_own(model) ||
+        !mirt__pieces_create(model, &piece, &pieces) || !mirt__slots_create(model, slot)) {
         mirt__free(piece);
         model->config = before;
         memcpy(model->metric, metric, sizeof metric);

@@ -61,27 +61,41 @@ static void mirt__write_custom(const mirt_compile_desc *c, mirt__text *out) {
 }
 
 /* Writes the current rate; a schedule that mirt_set_learning_rate has overridden is not saved. */
-static void mirt__write_optimizer(mirt__text *out, const mirt_model *model) {
-    const mirt_optimizer *o = &model->config.optimizer;
+static void mirt__write_optimizer(mirt__text *out, const char *weights, const mirt_optimizer *o, double rate,
+                                  bool overridden) {
     const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
     const mirt__field *common;
     const int count = mirt__optimizer_common(&common);
     mirt__text_add(out, "{");
     mirt__write_name(out, "class_name", cls->name, true);
-    mirt__write_number(out, "learning_rate", mirt_get_learning_rate(model), false);
+    if (weights) mirt__write_name(out, "weights", weights, false);
+    mirt__write_number(out, "learning_rate", rate, false);
     mirt__write_fields(out, cls->fields, cls->num_fields, o, false);
     mirt__write_fields(out, common, count, o, false);
-    if (o->decay.kind && !model->rate_set) {
+    if (o->decay.kind && !overridden) {
         mirt__write_key(out, "schedule", false);
         mirt__write_object(out, &mirt__schedule_classes()[o->decay.kind], &o->decay);
     }
     mirt__text_add(out, "}");
 }
 
+/* Optimizers for some weights, if there are any. */
+static void mirt__write_mapped(mirt__text *out, const mirt_model *model) {
+    const mirt_optimizer *o;
+    int k = 1;
+    for (; (o = mirt__optimizer_number(&model->config, k)); k++) {
+        mirt__text_add(out, k > 1 ? "," : ",\"optimizers\":[");
+        mirt__write_optimizer(out, model->config.optimizers[k - 1].weights, o, mirt__optimizer_rate(o, model->step),
+                              false);
+    }
+    mirt__text_add(out, k > 1 ? "]" : "");
+}
+
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     const mirt_compile_desc *c = &model->config;
     mirt__text_add(out, "{\"optimizer\":");
-    mirt__write_optimizer(out, model);
+    mirt__write_optimizer(out, NULL, &c->optimizer, mirt_get_learning_rate(model), model->rate_set);
+    mirt__write_mapped(out, model);
     mirt__write_name(out, "loss", mirt__loss_class_get(c->loss)->name, false);
     mirt__write_losses(c, out);
     mirt__write_loss_options(c, out);
@@ -128,6 +142,21 @@ static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *
         mirt__read_fields(json, common, count, o) != MIRT_OK)
         return mirt_last_status();
     return mirt__schedule_read(json, &o->decay);
+}
+
+/* May be missing. */
+static mirt_status mirt__mapped_read(const mirt__json *json, mirt_compile_desc *out) {
+    const mirt__json *array = mirt__json_member(json, "optimizers");
+    if (!array) return MIRT_OK;
+    if (array->type != MIRT__JSON_ARRAY || array->count > MIRT_MAX_OPTIMIZERS)
+        return mirt__fail(MIRT_E_FORMAT, "optimizers must be an array of at most %d objects", MIRT_MAX_OPTIMIZERS);
+    for (size_t i = 0; i < array->count; i++) {
+        const mirt__json *weights = mirt__json_get(array->item[i], "weights", MIRT__JSON_STRING);
+        if (!weights || mirt__optimizer_read(array->item[i], &out->optimizers[i].optimizer) != MIRT_OK)
+            return mirt_last_status();
+        out->optimizers[i].weights = weights->string;
+    }
+    return MIRT_OK;
 }
 
 /* The name of a metric, whose options are read; NULL with the error set. */
@@ -239,6 +268,7 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mi
     int loss;
     for (int i = 0; i < MIRT__LOSS_COUNT; i++) losses[i] = mirt__loss_class_get((mirt_loss)i)->name;
     if (!optimizer || !metrics || mirt__optimizer_read(optimizer, &out->optimizer) != MIRT_OK ||
+        mirt__mapped_read(json, out) != MIRT_OK ||
         mirt__read_name(json, "loss", losses, MIRT__LOSS_COUNT, &loss) != MIRT_OK ||
         mirt__read_field(json, &mirt__reduction_field, out) != MIRT_OK ||
         mirt__read_bool(json, "from_logits", &out->from_logits) != MIRT_OK) {

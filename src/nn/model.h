@@ -390,6 +390,12 @@ MIRT__LIB double mirt__schedule_rate(const mirt_schedule *schedule, int64_t step
 /* --- optimizers.c --- */
 /* The learning rate of the coming step; only a schedule can give a wrong one. */
 MIRT__LIB mirt_status mirt__coming_rate(const mirt_model *model, double *rate);
+/* Of an optimizer without a function for it. */
+MIRT__LIB double mirt__optimizer_rate(const mirt_optimizer *optimizer, int64_t step);
+/* Of the optimizers' rates, of which the first is known, one that is wrong if any is. */
+MIRT__LIB double mirt__rates_at(const mirt_model *model, double rate, int64_t step);
+/* Fails if optimizers have a rate each. */
+MIRT__LIB mirt_status mirt__one_rate(const mirt_model *model);
 /* Finite in float32, and not negative. */
 MIRT__LIB bool mirt__is_rate(double x);
 /* The decimal number that was meant: 0.999f is 0.99900001287, which would leave 1 - beta off by 1.3e-5. */
@@ -401,12 +407,26 @@ MIRT__LIB void mirt__optimizer_numbers(const mirt_optimizer *optimizer, int64_t 
 MIRT__LIB bool mirt__optimizer_amsgrad(const mirt__optimizer_class *cls);
 /* Fields that every optimizer has; returns how many. */
 MIRT__LIB int mirt__optimizer_common(const mirt__field **fields);
-MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *optimizer);
-/* The same, with their names. */
+/* The optimizer's slots, the average last; returns how many. */
 MIRT__LIB int mirt__optimizer_slot_names(const mirt_optimizer *optimizer, const char *name[MIRT__MAX_SLOTS]);
 /* Sets Keras's numbers if none of those that are not 0 in Keras is set. SGD stays as it is: its defaults are zeros. */
 MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *optimizer);
 MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimizer);
+/* The optimizers of a model whose weights are declared. */
+MIRT__LIB mirt_status mirt__optimizers_check(const mirt_model *model, const mirt_compile_desc *desc);
+/* Optimizer 0, which is that of weights that no pattern names, and those after it, up to NULL. */
+MIRT__LIB const mirt_optimizer *mirt__optimizer_number(const mirt_compile_desc *desc, int number);
+/* The optimizer of a weight, by its name in the model; or by its number in the model's root. */
+MIRT__LIB const mirt_optimizer *mirt__optimizer_named(const mirt_compile_desc *desc, const char *weight);
+MIRT__LIB const mirt_optimizer *mirt__optimizer_of(const mirt_model *model, int variable);
+/* Whether one of them is so. */
+MIRT__LIB bool mirt__optimizers_any(const mirt_compile_desc *desc, bool (*is)(const mirt_optimizer *optimizer));
+/* The optimizer's name, or what several are called. */
+MIRT__LIB const char *mirt__optimizers_name(const mirt_compile_desc *desc);
+/* Blocks of optimizer state; averages lie in the last one. */
+MIRT__LIB int mirt__slots(const mirt_compile_desc *desc);
+/* What a block holds of a trained weight; NULL: nothing, its optimizer needs fewer than others. */
+MIRT__LIB const char *mirt__slot_of(const mirt_compile_desc *desc, const char *weight, int block);
 /* Whether it needs the squares of gradients summed up, and numbers of its own for each variable. */
 MIRT__LIB bool mirt__optimizer_norms(const mirt_optimizer *optimizer);
 MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *optimizer);
@@ -417,14 +437,15 @@ MIRT__LIB void mirt__adam_numbers(const mirt_optimizer *optimizer, int64_t step,
 /* Muon: whether the weight is updated as by AdamW. */
 MIRT__LIB bool mirt__muon_leaves(const mirt_optimizer *optimizer, const mirt__variable *variable);
 /* Fills kind, slots (blocks of optimizer state) and numbers of `update` for the model's next step at this rate. */
-MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slots, double rate, mirt__update *update);
+MIRT__LIB void mirt__optimizer_update(const mirt_model *model, const mirt_optimizer *optimizer, char *const *slots,
+                                      double rate, mirt__update *update);
 /* With use_ema, after the first step: exchanges the trained weights and their averages, unless it is done already. */
 MIRT__LIB void mirt__averages_swap(mirt_model *model, bool in);
 /* The averages become the weights. */
 MIRT__LIB void mirt__averages_keep(mirt_model *model);
 /* What is done to gradients of which all squares add up to this; then, by variable, of which its own do. */
-MIRT__LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *update);
-MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *variable, double squares,
+MIRT__LIB void mirt__optimizer_extras(const mirt_optimizer *optimizer, double squares, mirt__update *update);
+MIRT__LIB void mirt__optimizer_variable(const mirt_optimizer *optimizer, const mirt__variable *variable, double squares,
                                         double rate, mirt__update *update);
 
 /* --- directions.c: a column of the optimizers' rows --- */

@@ -364,11 +364,6 @@ MIRT__LIB bool mirt__optimizer_amsgrad(const mirt__optimizer_class *cls) {
     return cls->slot[2].use == MIRT__SLOT_AMSGRAD;
 }
 
-MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *o) {
-    const char *name[MIRT__MAX_SLOTS];
-    return mirt__optimizer_slot_names(o, name);
-}
-
 static bool mirt__optimizer_has(const mirt__optimizer_class *cls, const mirt__field *field) {
     for (int i = 0; i < cls->num_fields; i++) {
         if (cls->fields[i].offset == field->offset) return true;
@@ -464,6 +459,83 @@ MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *o) {
     return mirt__optimizer_own_check(o) == MIRT_OK ? mirt__optimizer_extras_check(o) : mirt_last_status();
 }
 
+/* >>several optimizers */
+
+MIRT__LIB const mirt_optimizer *mirt__optimizer_number(const mirt_compile_desc *d, int number) {
+    if (!number) return &d->optimizer;
+    if (number > MIRT_MAX_OPTIMIZERS) return NULL;
+    const mirt_optimizer_map *map = &d->optimizers[number - 1];
+    return map->weights && *map->weights ? &map->optimizer : NULL;
+}
+
+MIRT__LIB const mirt_optimizer *mirt__optimizer_named(const mirt_compile_desc *d, const char *weight) {
+    const mirt_optimizer *o;
+    int k = 1;
+    while ((o = mirt__optimizer_number(d, k)) && !mirt__matches(weight, d->optimizers[k - 1].weights)) k++;
+    return o ? o : &d->optimizer;
+}
+
+MIRT__LIB const mirt_optimizer *mirt__optimizer_of(const mirt_model *model, int variable) {
+    int first;
+    mirt__root(model, &first);
+    variable -= first;
+    if (variable < 0 || variable >= model->num_variables) return &model->config.optimizer;
+    return mirt__optimizer_named(&model->config, model->variable[variable].name);
+}
+
+MIRT__LIB bool mirt__optimizers_any(const mirt_compile_desc *d, bool (*is)(const mirt_optimizer *optimizer)) {
+    int k = 0;
+    while (mirt__optimizer_number(d, k) && !is(mirt__optimizer_number(d, k))) k++;
+    return mirt__optimizer_number(d, k) != NULL;
+}
+
+MIRT__LIB const char *mirt__optimizers_name(const mirt_compile_desc *d) {
+    return mirt__optimizer_number(d, 1) ? "several optimizers" : mirt__optimizer_class_get(d->optimizer.kind)->name;
+}
+
+MIRT__LIB int mirt__slots(const mirt_compile_desc *d) {
+    const char *name[MIRT__MAX_SLOTS];
+    int most = 0;
+    for (int k = 0; mirt__optimizer_number(d, k); k++) {
+        const int slots = mirt__optimizer_slot_names(mirt__optimizer_number(d, k), name);
+        if (most < slots) most = slots;
+    }
+    return most;
+}
+
+MIRT__LIB const char *mirt__slot_of(const mirt_compile_desc *d, const char *weight, int block) {
+    const char *name[MIRT__MAX_SLOTS];
+    const mirt_optimizer *o = mirt__optimizer_named(d, weight);
+    const int count = mirt__optimizer_slot_names(o, name);
+    if (o->use_ema && block >= count - 1) block = block == mirt__slots(d) - 1 ? count - 1 : count;
+    return block < count ? name[block] : NULL;
+}
+
+/* Of a pattern's. */
+static mirt_status mirt__optimizer_check_mapped(const mirt_model *model, const mirt_compile_desc *d, int number) {
+    const mirt_optimizer *o = mirt__optimizer_number(d, number);
+    const char *weights = d->optimizers[number - 1].weights;
+    int i = 0;
+    while (i < model->num_variables && mirt__optimizer_named(d, model->variable[i].name) != o) i++;
+    if (i == model->num_variables || !mirt__utf8_valid(weights, strlen(weights)))
+        return mirt__fail(MIRT_E_INVALID, "\"%s\" names no weight of %s that optimizers before it do not name", weights,
+                          model->name);
+    if (o->schedule)
+        return mirt__fail(MIRT_E_INVALID,
+                          "the optimizer of \"%s\" has a function as its schedule; give it a value (decay)", weights);
+    if (o->use_ema != d->optimizer.use_ema)
+        return mirt__fail(MIRT_E_INVALID, "the optimizer of \"%s\" has %s use_ema: set it in all optimizers or none",
+                          weights, o->use_ema ? "its own" : "no");
+    return mirt__optimizer_check(o) == MIRT_OK ? MIRT_OK : mirt__fail_at("the optimizer of \"%s\"", weights);
+}
+
+MIRT__LIB mirt_status mirt__optimizers_check(const mirt_model *model, const mirt_compile_desc *d) {
+    mirt_status status = mirt__optimizer_check(&d->optimizer);
+    for (int k = 1; mirt__optimizer_number(d, k) && status == MIRT_OK; k++)
+        status = mirt__optimizer_check_mapped(model, d, k);
+    return status;
+}
+
 /* >>weight decay, clipping and averages */
 
 MIRT__LIB bool mirt__optimizer_whole(const mirt_optimizer *o) {
@@ -514,17 +586,15 @@ static float mirt__clip_scale(double squares, float most) {
     return norm <= (double)most ? 1.0f : (float)((double)most / norm);
 }
 
-MIRT__LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *u) {
-    const mirt_optimizer *o = &model->config.optimizer;
+MIRT__LIB void mirt__optimizer_extras(const mirt_optimizer *o, double squares, mirt__update *u) {
     if (isinf(squares)) squares = (double)NAN; /* then all gradients are NaN in Keras */
     u->scale = o->global_clipnorm > 0 ? mirt__clip_scale(squares, o->global_clipnorm) : 1.0f;
     u->clip = o->clipvalue;
     u->shaped = u->clip > 0 || u->scale != 1.0f;
 }
 
-MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *v, double squares, double rate,
+MIRT__LIB void mirt__optimizer_variable(const mirt_optimizer *o, const mirt__variable *v, double squares, double rate,
                                         mirt__update *u) {
-    const mirt_optimizer *o = &model->config.optimizer;
     if (o->clipnorm > 0) {
         u->scale = mirt__clip_scale(squares, o->clipnorm);
         u->shaped = u->scale != 1.0f;
@@ -534,14 +604,14 @@ MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__var
     u->decay = mirt__decays(o, v->name) ? (float)(decay * rate) : 0;
 }
 
-MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slots, double rate, mirt__update *update) {
-    const mirt_optimizer *o = &model->config.optimizer;
+MIRT__LIB void mirt__optimizer_update(const mirt_model *model, const mirt_optimizer *o, char *const *slots, double rate,
+                                      mirt__update *update) {
     mirt__real *slot[MIRT__MAX_SLOTS];
     for (int i = 0; i < MIRT__MAX_SLOTS; i++) slot[i] = (mirt__real *)(void *)slots[i];
     update->kind = o->kind;
     update->decay = (float)(mirt__as_written(o->weight_decay) * rate);
     if (o->use_ema) {
-        update->average = slot[mirt__optimizer_slots(o) - 1];
+        update->average = slot[mirt__slots(&model->config) - 1];
         update->keep = model->step ? o->ema_momentum : 0.0f; /* it begins with the weights after the first step */
         update->fresh = model->step ? (float)(1 - mirt__as_written(o->ema_momentum)) : 1.0f;
         update->overwrite = o->ema_overwrite_frequency && (model->step + 1) % o->ema_overwrite_frequency == 0;
@@ -553,7 +623,7 @@ MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slot
 static char *mirt__averages(mirt_model *model) {
     mirt__weights_to_host(mirt__root(model, NULL));
     mirt__slots_to_host(model);
-    return model->slot[mirt__optimizer_slots(&model->config.optimizer) - 1];
+    return model->slot[mirt__slots(&model->config) - 1];
 }
 
 MIRT__LIB void mirt__averages_keep(mirt_model *model) {
@@ -593,12 +663,31 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {
 
 /* >>the learning rate */
 
+MIRT__LIB double mirt__optimizer_rate(const mirt_optimizer *o, int64_t step) {
+    return o->decay.kind ? mirt__schedule_rate(&o->decay, step) : (double)o->learning_rate;
+}
+
+MIRT__LIB double mirt__rates_at(const mirt_model *model, double rate, int64_t step) {
+    const mirt_optimizer *o;
+    for (int k = 1; mirt__is_rate(rate) && (o = mirt__optimizer_number(&model->config, k)); k++)
+        rate = mirt__optimizer_rate(o, step);
+    return rate;
+}
+
+MIRT__LIB mirt_status mirt__one_rate(const mirt_model *model) {
+    if (!mirt__optimizer_number(&model->config, 1)) return MIRT_OK;
+    return mirt__fail(MIRT_E_STATE,
+                      "%s has several optimizers, whose learning rates are not set in training: each has its own, or a "
+                      "schedule (decay), from mirt_compile",
+                      model->name);
+}
+
 MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
     MIRT__ENTER;
     if (!model) return 0;
     const mirt_optimizer *o = &model->config.optimizer;
-    if (model->rate_set || (!o->schedule && !o->decay.kind)) return (double)o->learning_rate;
-    if (!o->schedule) return mirt__schedule_rate(&o->decay, model->step);
+    if (model->rate_set) return (double)o->learning_rate;
+    if (!o->schedule) return mirt__optimizer_rate(o, model->step);
     MIRT__CLAIM(model->strategy, __func__, (double)NAN);
     mirt__hold((mirt_model *)model);
     double rate;
@@ -612,10 +701,11 @@ MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
 
 MIRT__LIB mirt_status mirt__coming_rate(const mirt_model *model, double *rate) {
     *rate = mirt_get_learning_rate(model);
-    if (mirt__is_rate(*rate)) return MIRT_OK;
+    const double value = mirt__rates_at(model, *rate, model->step);
+    if (mirt__is_rate(value)) return MIRT_OK;
     return mirt__fail(
         MIRT_E_INVALID,
-        "the learning-rate schedule gave %g for step %lld; it must be a finite number and not negative", *rate,
+        "the learning-rate schedule gave %g for step %lld; it must be a finite number and not negative", value,
         (long long)model->step);
 }
 
@@ -624,6 +714,7 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
     if (!model) return mirt__fail(MIRT_E_INVALID, "mirt_set_learning_rate: no model");
     if (!mirt__is_rate(rate))
         return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be finite and not negative", rate);
+    if (mirt__one_rate(model) != MIRT_OK) return mirt_last_status();
     model->config.optimizer.learning_rate = (float)rate;
     model->rate_set = true;
     return MIRT_OK;
@@ -632,7 +723,7 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
 MIRT_API mirt_status mirt_set_schedule(mirt_model *model, const mirt_schedule *schedule) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model || !schedule) return mirt__fail_missing("mirt_set_schedule", model ? "schedule" : "model");
-    if (mirt__schedule_check(schedule) != MIRT_OK) return mirt_last_status();
+    if (mirt__schedule_check(schedule) != MIRT_OK || mirt__one_rate(model) != MIRT_OK) return mirt_last_status();
     model->config.optimizer.learning_rate = (float)mirt_get_learning_rate(model);
     model->config.optimizer.schedule = NULL;
     model->config.optimizer.decay = *schedule;

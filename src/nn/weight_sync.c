@@ -113,7 +113,7 @@ MIRT__TRAINING_LIB mirt_status mirt__slots_to_devices(mirt_model *model) {
 
 MIRT__TRAINING_LIB mirt__range mirt__model_share(const mirt_model *model, int device) {
     const int64_t trained = (int64_t)(mirt__root(model, NULL)->trained_bytes / sizeof(mirt__real));
-    const bool whole = mirt__optimizer_whole(&model->config.optimizer);
+    const bool whole = mirt__optimizers_any(&model->config, mirt__optimizer_whole);
     return mirt__update_share(model->strategy, trained, device, model->piece, whole ? model->num_pieces : 0);
 }
 

@@ -8,9 +8,8 @@ static bool mirt__coming_known(const mirt_function *f, double *rate) {
     *rate = 0;
     if (!MIRT__TRAINS || !f->step.has_gradients) return true;
     if (o->schedule && !model->rate_set) return false;
-    *rate = o->decay.kind && !model->rate_set ? mirt__schedule_rate(&o->decay, model->step + 1)
-                                              : (double)o->learning_rate;
-    return mirt__is_rate(*rate);
+    *rate = model->rate_set ? (double)o->learning_rate : mirt__optimizer_rate(o, model->step + 1);
+    return mirt__is_rate(mirt__rates_at(model, *rate, model->step + 1));
 }
 
 /* Whether the host neither waits in the middle of its steps nor looks at what they do. */

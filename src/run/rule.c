@@ -1,13 +1,17 @@
 #include "run.h"
 /* Applies gradients to weights: clips them, scales them, and runs the optimizer's update. */
 
-/* Sum of squares of the variable's gradient, or (-1) of all. */
-static double mirt__squares_of(const mirt_function *f, int variable) {
+/* Sum of squares of the variable's gradient, or (-1) of all that the optimizer updates; NULL: of all. */
+static double mirt__squares_of(const mirt_function *f, int variable, const mirt_optimizer *o) {
     const mirt__rule *rule = &f->step.rule;
     const double scale = f->root->loss_scale;
+    bool own = true;
     double sum = 0;
     for (int i = 0; i < rule->num_pieces; i++) {
-        if (variable < 0 || rule->piece[i].variable == variable) sum += rule->piece[i].squares;
+        const mirt__piece *p = &rule->piece[i];
+        if (variable >= 0) own = p->variable == variable;
+        else if (o && (!i || p->variable != p[-1].variable)) own = mirt__optimizer_of(f->model, p->variable) == o;
+        if (own) sum += p->squares;
     }
     return f->step.float16 ? sum / (scale * scale) : sum;
 }
@@ -15,7 +19,7 @@ static double mirt__squares_of(const mirt_function *f, int variable) {
 /* Non-finite gradients keep the step from being applied. */
 static bool mirt__rule_accepts(void *user) {
     mirt_function *f = (mirt_function *)user;
-    if (f->step.float16 && !(mirt__squares_of(f, -1) <= DBL_MAX)) {
+    if (f->step.float16 && !(mirt__squares_of(f, -1, NULL) <= DBL_MAX)) {
         __atomic_store_n(&f->overflow, true, __ATOMIC_RELAXED);
         return false;
     }
@@ -33,16 +37,18 @@ static void mirt__unscale(const mirt_function *f, mirt__update *u) {
     u->shaped = true;
 }
 
-static void mirt__rule_prepare(void *user, int device, char *const *slot, int64_t begin, int64_t end, mirt__update *u) {
+/* Averages begin with the weights, also of variables that have no gradient. */
+static void mirt__rule_prepare(void *user, int device, int64_t begin, int64_t end, const mirt__update *u) {
     const mirt_function *f = (const mirt_function *)user;
     const mirt_strategy *s = f->model->strategy;
-    mirt__optimizer_update(f->model, slot, f->rate, u);
-    mirt__optimizer_extras(f->model, f->step.rule.norms ? mirt__squares_of(f, -1) : 0, u);
-    mirt__unscale(f, u);
-    /* averages begin with the weights, also of variables that have no gradient */
-    if (u->average && f->model->step == 0)
-        s->backend->copy(s->device[device].handle, u->average + begin, u->weight[0] + begin,
-                         (size_t)(end - begin) * sizeof *u->average);
+    if (!f->model->config.optimizer.use_ema || f->model->step) return;
+    mirt__real *average = (mirt__real *)(void *)f->step.slot[device][mirt__slots(&f->model->config) - 1];
+    s->backend->copy(s->device[device].handle, average + begin, u->weight[0] + begin,
+                     (size_t)(end - begin) * sizeof *average);
+}
+
+static double mirt__rule_rate(const mirt_function *f, const mirt_optimizer *o) {
+    return o == &f->model->config.optimizer ? f->rate : mirt__optimizer_rate(o, f->model->step);
 }
 
 /* What a direction needs, if it only says so. */
@@ -51,22 +57,22 @@ typedef struct mirt__rule_needs {
     bool measures;
 } mirt__rule_needs;
 
-/* The variable's gradient becomes the direction of an optimizer that looks at whole weights, or (needs) the direction
-   says what it needs. */
-static mirt__whole mirt__rule_direct(const mirt_function *f, const mirt__variable *v, const mirt__bases *b,
-                                     mirt__real *sum, const mirt__rule_needs *needs, mirt__update *u) {
+/* The variable's gradient becomes the direction of its optimizer, which looks at whole weights, or (needs) the
+   direction says what it needs. */
+static mirt__whole mirt__rule_direct(const mirt_function *f, int variable, const mirt__bases *b, mirt__real *sum,
+                                     const mirt__rule_needs *needs, mirt__update *u) {
     const mirt_strategy *s = f->model->strategy;
     mirt__whole whole;
     memset(&whole, 0, sizeof whole);
-    whole.optimizer = &f->model->config.optimizer;
-    whole.variable = v;
+    whole.optimizer = mirt__optimizer_of(f->model, variable);
+    whole.variable = &f->root->variable[variable];
     whole.backend = s->backend;
     whole.kernels = s->kernels;
     whole.where = &b->where;
     whole.sum = sum;
     whole.room = b->arena; /* backward is done with it */
     whole.step = f->model->step + 1;
-    whole.rate = f->rate;
+    whole.rate = mirt__rule_rate(f, whole.optimizer);
     whole.update = u;
     whole.dry = needs != NULL;
     whole.measures = needs && needs->measures;
@@ -81,16 +87,16 @@ static void mirt__rule_dry(void *arg) {
     mirt__layout *needs = &own->f->step.needs;
     char *const beyond = (char *)((uintptr_t)1 << 40); /* NOLINT */
     for (int i = 0; i < f->root->num_variables; i++) {
-        const mirt__variable *v = &f->root->variable[i];
         mirt__update u;
         mirt__bases b;
-        if (!mirt__is_trained(v)) continue;
+        if (!mirt__is_trained(&f->root->variable[i]) || !mirt__optimizer_whole(mirt__optimizer_of(f->model, i)))
+            continue;
         memset(&u, 0, sizeof u);
         memset(&b, 0, sizeof b);
         b.where = mirt__where_of(&f->step, 0);
         b.arena = beyond;
         u.weight[0] = u.slot[0] = u.slot[1] = (mirt__real *)(void *)beyond;
-        mirt__whole whole = mirt__rule_direct(f, v, &b, u.weight[0], own, &u);
+        mirt__whole whole = mirt__rule_direct(f, i, &b, u.weight[0], own, &u);
         if (!mirt__mul_size(whole.scratch, (size_t)f->model->strategy->threads, &whole.scratch))
             whole.scratch = SIZE_MAX; /* which is refused where memory is reserved */
         if (needs->arena < whole.taken) needs->arena = whole.taken;
@@ -110,14 +116,32 @@ static void mirt__rule_room(mirt_function *f) {
     if (f->step.needs.shared < room.shared) f->step.needs.shared = room.shared;
 }
 
+/* The front of the range, as far as one optimizer updates it. Trained variables lie in their order. */
+static mirt__range mirt__rule_front(const mirt_function *f, mirt__range range, const mirt_optimizer **out) {
+    const mirt_optimizer *o = NULL;
+    for (int i = 0; i < f->root->num_variables; i++) {
+        const mirt__variable *v = &f->root->variable[i];
+        const int64_t first = (int64_t)(v->offset / sizeof(mirt__real));
+        if (!mirt__is_trained(v) || first + v->count <= range.begin || first >= range.end) continue;
+        const mirt_optimizer *own = mirt__optimizer_of(f->model, i);
+        if (!o) o = own;
+        if (own != o) range.end = first;
+    }
+    *out = o ? o : &f->model->config.optimizer;
+    return range;
+}
+
 /* One variable at a time where each has its own numbers. */
-static void mirt__rule_update(void *user, int device, mirt__range range, mirt__update *u) {
-    const mirt_function *f = (const mirt_function *)user;
-    const mirt_optimizer *o = &f->model->config.optimizer;
+static void mirt__rule_apply(const mirt_function *f, int device, const mirt_optimizer *o, mirt__range range,
+                             mirt__update *u) {
     const mirt__kernels *kernels = f->model->strategy->kernels;
     const bool by_variable = mirt__optimizer_by_variable(o);
+    const double rate = mirt__rule_rate(f, o);
     mirt__bases b;
     mirt__device_bases(&f->step, device, &b);
+    mirt__optimizer_update(f->model, o, f->step.slot[device], rate, u);
+    mirt__optimizer_extras(o, o->global_clipnorm > 0 ? mirt__squares_of(f, -1, o) : 0, u);
+    mirt__unscale(f, u);
     u->begin = range.begin;
     u->end = range.end;
     if (!by_variable) kernels->update(u, &b.where);
@@ -129,10 +153,21 @@ static void mirt__rule_update(void *user, int device, mirt__range range, mirt__u
         one.begin = own.begin;
         one.end = own.end;
         if (!mirt__is_trained(v) || one.begin >= one.end) continue;
-        mirt__optimizer_variable(f->model, v, mirt__squares_of(f, i), f->rate, &one);
+        mirt__optimizer_variable(o, v, o->clipnorm > 0 ? mirt__squares_of(f, i, NULL) : 0, rate, &one);
         if (o->clipnorm > 0) mirt__unscale(f, &one);
-        if (mirt__optimizer_whole(o)) mirt__rule_direct(f, v, &b, mirt__sum_at(&f->step, device), NULL, &one);
+        if (mirt__optimizer_whole(o)) mirt__rule_direct(f, i, &b, mirt__sum_at(&f->step, device), NULL, &one);
         kernels->update(&one, &b.where);
+    }
+}
+
+static void mirt__rule_update(void *user, int device, mirt__range range, const mirt__update *u) {
+    const mirt_function *f = (const mirt_function *)user;
+    while (range.begin < range.end) {
+        const mirt_optimizer *o;
+        const mirt__range front = mirt__rule_front(f, range, &o);
+        mirt__update own = *u;
+        mirt__rule_apply(f, device, o, front, &own);
+        range.begin = front.end;
     }
 }
 
@@ -168,9 +203,10 @@ MIRT__LIB void mirt__rule_set(mirt_function *f) {
         if (mirt__is_constrained(f, &f->root->variable[i])) rule->constrain = mirt__rule_constrain;
     }
     rule->user = f;
-    rule->norms = f->step.float16 || mirt__optimizer_norms(&f->model->config.optimizer);
-    if (f->step.num_ranges && mirt__optimizer_whole(&f->model->config.optimizer) && !rule->whole) mirt__rule_room(f);
-    rule->whole = mirt__optimizer_whole(&f->model->config.optimizer);
+    const bool whole = mirt__optimizers_any(&f->model->config, mirt__optimizer_whole);
+    rule->norms = f->step.float16 || mirt__optimizers_any(&f->model->config, mirt__optimizer_norms);
+    if (f->step.num_ranges && whole && !rule->whole) mirt__rule_room(f);
+    rule->whole = whole;
     rule->piece = f->model->piece;
     rule->num_pieces = f->model->num_pieces;
     rule->accepts = mirt__rule_accepts;

@@ -8,6 +8,8 @@ static mirt_status mirt__payload_refuse(const mirt__payload *p, const char *name
 /* A server has a part of the weights, in which a norm may be incomplete; workers do not pull what is not trained. */
 static mirt_status mirt__payload_check(const mirt__payload *p) {
     const mirt_optimizer *o = &p->model->config.optimizer;
+    if (mirt__optimizer_number(&p->model->config, 1))
+        return mirt__fail(MIRT_E_INVALID, "%s has several optimizers; parameter servers have one", p->model->name);
     if (p->servers > 1 && mirt__optimizer_whole(o))
         return mirt__payload_refuse(p, mirt__optimizer_class_get(o->kind)->name, "looks at whole weights");
     for (int i = 0; i < p->root->num_variables; i++) {

@@ -133,14 +133,14 @@ static void mirt__working_clip(const mirt__payload *p, mirt__real *gradient) {
     mirt__update u;
     memset(&u, 0, sizeof u);
     if (o->global_clipnorm > 0) {
-        mirt__optimizer_extras(p->model, mirt__working_squares(gradient, p->trained), &u);
+        mirt__optimizer_extras(o, mirt__working_squares(gradient, p->trained), &u);
         mirt__working_scale(gradient, p->trained, u.scale);
     }
     for (int i = 0; i < p->root->num_variables && o->clipnorm > 0; i++) {
         const mirt__variable *v = &p->root->variable[i];
         mirt__real *own = gradient + v->offset / sizeof *gradient;
         if (!mirt__is_trained(v)) continue;
-        mirt__optimizer_variable(p->model, v, mirt__working_squares(own, v->count), 0, &u);
+        mirt__optimizer_variable(o, v, mirt__working_squares(own, v->count), 0, &u);
         mirt__working_scale(own, v->count, u.scale);
     }
 }

@@ -27,6 +27,9 @@ typedef struct golden_update {
     const double *weight, *slot, *finished;
 } golden_update;
 
+/* The same weights, each updated by an optimizer of its own: `slots` of the kernel, then of the bias. In `slot` an
+   average lies in the last block of both, other blocks that one of them does without are 0. */
+
 /* A matrix, or a convolution's kernel [taps, 1, rows, columns], after one step: it began as golden_uniform(2), and its
    gradient was golden_uniform(3). */
 typedef struct golden_matrix {
@@ -195,6 +198,65 @@ def update(number, name):
 
 rows = [update(i, name) for i, name in enumerate(UPDATES)]
 text.append("static const golden_update golden_updates[] = {\n%s\n};\n" % "\n".join(rows))
+
+def cosine(initial):
+    return S.CosineDecay(f64(initial), 15, alpha=0.125)
+
+
+# (default, the bias's)
+SEVERAL = {
+    "sgd, adam": lambda: (opt.SGD(0.05, momentum=0.5), opt.Adam(0.01, amsgrad=True)),
+    "adamw, lion": lambda: (
+        opt.AdamW(cosine(0.01), clipnorm=1.5),
+        opt.Lion(S.ExponentialDecay(f64(0.02), 4, f64(0.5)), weight_decay=0.125, global_clipnorm=0.5),
+    ),
+    "adagrad, ftrl": lambda: (
+        opt.Adagrad(0.01, use_ema=True, ema_momentum=0.75),
+        opt.Ftrl(0.02, initial_accumulator_value=0.5, use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=3),
+    ),
+    "lamb, rmsprop": lambda: (opt.Lamb(0.01), opt.RMSprop(cosine(0.02), clipvalue=0.75)),
+    "sgd, adafactor": lambda: (opt.SGD(0.05, global_clipnorm=1.0), opt.Adafactor(0.25)),
+}
+
+
+def several(number, name):
+    own = SEVERAL[name]()
+    start = uniform(1, (8,)).astype(f64)
+    weights = [keras.Variable(start[:6].reshape(3, 2), name="kernel"), keras.Variable(start[6:], name="bias")]
+    optimizer = opt.MultiOptimizer(opt.OptimizerMap(own[0], {"bias": own[1]}))
+    optimizer.build(weights)
+    for step in range(20):
+        gradient = uniform(10 + step, (8,)).astype(f64) * (4 if step % 2 else 1)
+        optimizer.apply([tf.constant(gradient[:6].reshape(3, 2)), tf.constant(gradient[6:])])
+    flat = np.concatenate([np.ravel(w.numpy()) for w in weights])
+    names, blocks = [], [{}, {}]
+    for o, block in zip(own, blocks):
+        for v in o.variables:
+            if len(v.shape):
+                block[v.name.split("_", 1)[-1]] = np.ravel(v.numpy())
+        if isinstance(o, opt.Adafactor):  # of a vector, only the mean of squares
+            block.clear()
+            block.update(row=np.ravel(o._v[0].numpy()), column=np.zeros(2))
+        names.append(sorted(block, key=lambda n: n == "average"))
+    averages = "average" in names[0]
+    count = max(len(n) for n in names)
+    state = np.zeros((count, 8))
+    for n, block, at in zip(names, blocks, (slice(0, 6), slice(6, 8))):
+        for i, key in enumerate(n):
+            state[count - 1 if key == "average" else i, at] = block[key]
+    text.append(c_array("double", f"several_{number}_weight", flat, "%.17g"))
+    text.append(c_array("double", f"several_{number}_slot", np.ravel(state), "%.17g"))
+    finished = "NULL"
+    if averages:
+        optimizer.finalize_variable_values(weights)
+        finished = f"several_{number}_finished"
+        text.append(c_array("double", finished, np.concatenate([np.ravel(w.numpy()) for w in weights]), "%.17g"))
+    slots = ";".join(",".join(n) for n in names)
+    return f'    {{"{name}", "{slots}",\n     several_{number}_weight, several_{number}_slot, {finished}}},'
+
+
+rows = [several(i, name) for i, name in enumerate(SEVERAL)]
+text.append("static const golden_update golden_several[] = {\n%s\n};\n" % "\n".join(rows))
 
 # One step of matrices that begin as golden_uniform(2); their gradient is golden_uniform(3).
 SHAPES = [(1, 1, 6), (1, 6, 1), (1, 4, 7), (1, 7, 4), (1, 5, 5), (1, 19, 34)]

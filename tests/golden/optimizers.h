@@ -13,6 +13,9 @@ typedef struct golden_update {
     const double *weight, *slot, *finished;
 } golden_update;
 
+/* The same weights, each updated by an optimizer of its own: `slots` of the kernel, then of the bias. In `slot` an
+   average lies in the last block of both, other blocks that one of them does without are 0. */
+
 /* A matrix, or a convolution's kernel [taps, 1, rows, columns], after one step: it began as golden_uniform(2), and its
    gradient was golden_uniform(3). */
 typedef struct golden_matrix {
@@ -564,6 +567,78 @@ static const golden_update golden_updates[] = {
     {"adafactor", "row,column", optimizer_35_weight, optimizer_35_slot, NULL},
     {"adafactor clipnorm ema", "row,column,average", optimizer_36_weight, optimizer_36_slot, optimizer_36_finished},
     {"muon excluded", "momentum,velocity", optimizer_37_weight, optimizer_37_slot, NULL},
+};
+
+static const double several_0_weight[] = {
+    -1.8837851792334734, -0.045469205428082582, -0.46186664094810792, 0.12129005999983078, 0.25280672096495188,
+    0.53646983832441031, -0.19850139115921955, 0.18878798432188457
+};
+
+static const double several_0_slot[] = {
+    0.15530658063880765, 0.14375221018882486, 0.11884173145180058, -0.077634402231581134, -0.18304772161726535,
+    -0.14592622250638668, 0.16603143059564712, -0.46364219181082139, 0, 0, 0, 0, 0, 0, 0.042244846817459859,
+    0.035896898568744603, 0, 0, 0, 0, 0, 0, 0.042244846817459859, 0.035896898568744603
+};
+
+static const double several_1_weight[] = {
+    -0.4339618551269564, 0.26811296601902546, -0.92383279936975327, -0.22555124941587776, 0.77704284250985745,
+    0.91377919568816546, -0.19235153148208484, 0.14846208195077312
+};
+
+static const double several_1_slot[] = {
+    0.10970623879027996, 0.0015396982398476755, -0.18260571606900311, -0.2005067509737016, 0.14490860970309449,
+    0.20387570865924079, 0.0078686133376564826, -0.01720854458028161, 0.0061647624631888959, 0.0061406435425036274,
+    0.007772086900598235, 0.0064961427233246587, 0.0063145235460789978, 0.0052140417562858438, 0, 0
+};
+
+static const double several_2_weight[] = {
+    -0.41601421002135436, 0.28637336034193089, -0.89649642478649783, -0.21243966111123819, 0.79175208361188643,
+    0.90609307273541673, -0.054234592386740339, 0.075782574315137144
+};
+
+static const double several_2_slot[] = {
+    53.537789435943182, 53.814605505575543, 69.407097788664387, 40.601933138472617, 59.518222011620011,
+    25.26510866246592, 43.180421713707631, 36.637817585458308, 0, 0, 0, 0, 0, 0, 17.819266560050639,
+    -22.935285805661611, -0.41813537557770536, 0.28377383207444268, -0.89985048610512397, -0.21283051763562816,
+    0.79580933314884361, 0.91122932343067797, -0.050519483496460342, 0.076730254601944131
+};
+
+static const double several_2_finished[] = {
+    -0.41813537557770536, 0.28377383207444268, -0.89985048610512397, -0.21283051763562816, 0.79580933314884361,
+    0.91122932343067797, -0.050519483496460342, 0.076730254601944131
+};
+
+static const double several_3_weight[] = {
+    -0.60158936010424469, 0.24546910976456196, -0.89127386015331433, -0.19771223742867239, 0.74061189769144153,
+    0.88199148172395836, -0.26733347202252516, 0.22075297473074429
+};
+
+static const double several_3_slot[] = {
+    0.20899230088164383, -0.11420586583925971, -0.50985077032228132, -0.18884468849009728, 0.49724622117101647,
+    0.40444543376850584, 0.34575165509316763, 0.24494907758931292, 0.052998006765349867, 0.053190942694681366,
+    0.068505766263047232, 0.040126664555302199, 0.058940041361091593, 0.024997105153372504, 0, 0
+};
+
+static const double several_4_weight[] = {
+    -0.5650320080487643, 0.2455536855334243, -0.82107474715501194, -0.12328652974196619, 0.74946266442342568,
+    0.79851044843270369, -0.30627413567270945, 0.48498729839563554
+};
+
+static const double several_4_slot[] = {
+    0, 0, 0, 0, 0, 0, 2.0098291631150813, 2.2064943315696963, 0, 0, 0, 0, 0, 0, 0, 0
+};
+
+static const golden_update golden_several[] = {
+    {"sgd, adam", "momentum;momentum,velocity,velocity_hat",
+     several_0_weight, several_0_slot, NULL},
+    {"adamw, lion", "momentum,velocity;momentum",
+     several_1_weight, several_1_slot, NULL},
+    {"adagrad, ftrl", "accumulator,average;accumulator,linear,average",
+     several_2_weight, several_2_slot, several_2_finished},
+    {"lamb, rmsprop", "momentum,velocity;velocity",
+     several_3_weight, several_3_slot, NULL},
+    {"sgd, adafactor", ";row,column",
+     several_4_weight, several_4_slot, NULL},
 };
 
 static const double matrix_0[] = {
