@@ -97,10 +97,10 @@ static void notes_begin(mirt_strategy *s) {
 
 /* >>one training */
 
-enum { PLAIN, CLIPPED, SYNCHRONIZED, FROZEN, DECAYING, ASKING, AVERAGED, KINDS };
+enum { PLAIN, CLIPPED, SYNCHRONIZED, FROZEN, DECAYING, ASKING, AVERAGED, SEVERAL, KINDS };
 static const char *const kind_name[] = {
     "a convnet", "clipped by norms", "synchronized normalization", "nothing to train", "a decaying rate",
-    "a schedule of the user", "averaged weights"
+    "a schedule of the user", "averaged weights", "several optimizers"
 };
 
 static float slower(int64_t step, void *user) { return (void)user, 2e-3f / (float)(step + 1); }
@@ -117,6 +117,11 @@ static mirt_model *build(mirt_strategy *s, int kind) {
     if (kind == AVERAGED) {
         c.optimizer.use_ema = true;
         c.optimizer.ema_overwrite_frequency = 3;
+    }
+    if (kind == SEVERAL) {
+        c.optimizers[0].weights = "conv2d*";
+        c.optimizers[0].optimizer = mirt_sgd(0.05f, 0.9f, true);
+        c.optimizers[0].optimizer.decay = mirt_exponential_decay(0.05f, 2, 0.5f, false);
     }
     c.metrics[1] = c.metrics[2] = MIRT_F1_SCORE; /* counts with labels and weights when results are there */
     c.metric_options[2].weighted = true;

@@ -151,17 +151,20 @@ static mirt_model *build_adafactor(mirt_strategy *s) {
     return image_model(s, o, 0);
 }
 
-/* Some that read whole weights, and some that do not. */
-static mirt_model *build_several(mirt_strategy *s) {
+/* Some that read whole weights, and some that do not; */
+static mirt_model *several_with(mirt_strategy *s, mirt_optimizer head) {
     mirt_model *m = image_net(s, 0);
     mirt_compile_desc c = image_compile(mirt_adamw(2e-3f));
     c.optimizers[0].weights = "conv2d*";
     c.optimizers[0].optimizer = mirt_sgd(0.05f, 0.9f, true);
     c.optimizers[0].optimizer.decay = mirt_exponential_decay(0.05f, 4, 0.5f, false);
     c.optimizers[1].weights = "dense_1";
-    c.optimizers[1].optimizer = mirt_lamb(0.02f);
+    c.optimizers[1].optimizer = head;
     return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
 }
+static mirt_model *build_mixed(mirt_strategy *s) { return several_with(s, mirt_lamb(0.02f)); }
+/* and several that do not. */
+static mirt_model *build_several(mirt_strategy *s) { return several_with(s, mirt_lion(2e-3f)); }
 
 static mirt_tensor *normalized(mirt_tensor *x, int filters, int stride, bool depthwise, bool synchronized) {
     mirt_conv2d_desc conv;
@@ -462,6 +465,7 @@ int main(void) {
     const network lamb = {"Lamb", build_lamb, images_x(0, 40), images_y(0, 40), 17, 5, 1e-5};
     const network muon = {"Muon", build_muon, images_x(0, 40), images_y(0, 40), 17, 5, 1e-5};
     const network adafactor = {"Adafactor", build_adafactor, images_x(0, 40), images_y(0, 40), 17, 5, 1e-5};
+    const network mixed = {"several with Lamb", build_mixed, images_x(0, 40), images_y(0, 40), 17, 5, 1e-5};
     const network several = {"several optimizers", build_several, images_x(0, 40), images_y(0, 40), 17, 5, 1e-5};
     const network norms = {"batch normalization", build_norms, images_x(0, 51), images_y(0, 51), 25, 6, 1e-5};
     const network synchronized = {
@@ -495,7 +499,7 @@ int main(void) {
         check_near(many[i], 4);
         check_bits(many[i], all_runs, MIRT__COUNT(all_runs));
     }
-    const network *const some[] = {&clipped,      &lamb,      &muon,  &adafactor, &several,
+    const network *const some[] = {&clipped,      &lamb,      &muon,  &adafactor, &several, &mixed,
                                    &synchronized, &augmented, &mnist, &pixels,
                                    &dice};
     for (int i = 0; i < MIRT__COUNT(some); i++) {
