@@ -383,7 +383,7 @@ static void check_rates(void) {
     c.optimizer.decay = mirt_piecewise_constant(&boundary, values, 1);
     mirt_model *m = compiled(s, &c, 0);
     bool good = m && mirt_get_learning_rate(m) == 0.5 && mirt_set_learning_rate(m, 0.5) == MIRT_E_STATE;
-    ok(good && strstr(mirt_last_error(), "images has several optimizers, whose learning rates are not set in training"),
+    ok(good && strstr(mirt_last_error(), "images has several optimizers, each with its learning rate or schedule"),
        "mirt_set_learning_rate: %s", mirt_last_error());
     good = good && mirt_set_schedule(m, &schedule) == MIRT_E_STATE;
     ok(good && strstr(mirt_last_error(), "several optimizers"), "mirt_set_schedule: %s", mirt_last_error());
@@ -415,20 +415,20 @@ static void check_bad_ones(void) {
     mirt_strategy *s = strategy_of(1, 1, 1);
     mirt_compile_desc c = several(PLAIN);
     c.optimizers[2].weights = "head*";
-    check_bad(s, c, "\"head*\" names no weight of images that optimizers before it do not name");
+    check_bad(s, c, "the optimizer of \"head*\" has no weight that optimizers before it do not have");
     c.optimizers[2].weights = "dense_1";
-    check_bad(s, c, "\"dense_1\" names no weight of images");
+    check_bad(s, c, "the optimizer of \"dense_1\" has no weight");
     c.optimizers[0].weights = "conv";
-    check_bad(s, c, "\"conv\" names no weight of images");
+    check_bad(s, c, "the optimizer of \"conv\" has no weight");
     c = several(PLAIN);
     c.optimizers[1].optimizer.schedule = half_rate;
     check_bad(s, c, "the optimizer of \"dense*\" has a function as its schedule; give it a value (decay)");
     c = several(PLAIN);
     c.optimizer.use_ema = true;
-    check_bad(s, c, "the optimizer of \"conv2d\" has no use_ema: set it in all optimizers or none");
+    check_bad(s, c, "the optimizer of \"conv2d\" has no use_ema, the default has it");
     c = several(AVERAGED);
     c.optimizer.use_ema = false;
-    check_bad(s, c, "the optimizer of \"conv2d\" has its own use_ema");
+    check_bad(s, c, "the optimizer of \"conv2d\" has use_ema, the default has not");
     c = several(PLAIN);
     c.optimizers[1].optimizer.weight_decay = -1;
     check_bad(s, c, "the optimizer of \"dense*\": the optimizer's weight_decay is -1");

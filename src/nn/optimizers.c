@@ -511,28 +511,22 @@ MIRT__LIB const char *mirt__slot_of(const mirt_compile_desc *d, const char *weig
     return block < count ? name[block] : NULL;
 }
 
-/* Of a pattern's. */
-static mirt_status mirt__optimizer_check_mapped(const mirt_model *model, const mirt_compile_desc *d, int number) {
-    const mirt_optimizer *o = mirt__optimizer_number(d, number);
-    const char *weights = d->optimizers[number - 1].weights;
-    int i = 0;
-    while (i < model->num_variables && mirt__optimizer_named(d, model->variable[i].name) != o) i++;
-    if (i == model->num_variables || !mirt__utf8_valid(weights, strlen(weights)))
-        return mirt__fail(MIRT_E_INVALID, "\"%s\" names no weight of %s that optimizers before it do not name", weights,
-                          model->name);
-    if (o->schedule)
-        return mirt__fail(MIRT_E_INVALID,
-                          "the optimizer of \"%s\" has a function as its schedule; give it a value (decay)", weights);
-    if (o->use_ema != d->optimizer.use_ema)
-        return mirt__fail(MIRT_E_INVALID, "the optimizer of \"%s\" has %s use_ema: set it in all optimizers or none",
-                          weights, o->use_ema ? "its own" : "no");
-    return mirt__optimizer_check(o) == MIRT_OK ? MIRT_OK : mirt__fail_at("the optimizer of \"%s\"", weights);
-}
-
 MIRT__LIB mirt_status mirt__optimizers_check(const mirt_model *model, const mirt_compile_desc *d) {
+    const mirt_optimizer *o;
     mirt_status status = mirt__optimizer_check(&d->optimizer);
-    for (int k = 1; mirt__optimizer_number(d, k) && status == MIRT_OK; k++)
-        status = mirt__optimizer_check_mapped(model, d, k);
+    for (int k = 1; (o = mirt__optimizer_number(d, k)) && status == MIRT_OK; k++) {
+        const char *weights = d->optimizers[k - 1].weights, *has = NULL;
+        int i = 0;
+        while (i < model->num_variables && mirt__optimizer_named(d, model->variable[i].name) != o) i++;
+        if (i == model->num_variables || !mirt__utf8_valid(weights, strlen(weights)))
+            has = "no weight that optimizers before it do not have";
+        else if (o->schedule) has = "a function as its schedule; give it a value (decay)";
+        else if (o->use_ema != d->optimizer.use_ema)
+            has = o->use_ema ? "use_ema, the default has not" : "no use_ema, the default has it";
+        if (has) return mirt__fail(MIRT_E_INVALID, "the optimizer of \"%s\" has %s", weights, has);
+        status = mirt__optimizer_check(o);
+        if (status != MIRT_OK) mirt__fail_at("the optimizer of \"%s\"", weights);
+    }
     return status;
 }
 
@@ -677,8 +671,7 @@ MIRT__LIB double mirt__rates_at(const mirt_model *model, double rate, int64_t st
 MIRT__LIB mirt_status mirt__one_rate(const mirt_model *model) {
     if (!mirt__optimizer_number(&model->config, 1)) return MIRT_OK;
     return mirt__fail(MIRT_E_STATE,
-                      "%s has several optimizers, whose learning rates are not set in training: each has its own, or a "
-                      "schedule (decay), from mirt_compile",
+                      "%s has several optimizers, each with its learning rate or schedule (decay) from mirt_compile",
                       model->name);
 }
 

@@ -47,10 +47,6 @@ static void mirt__rule_prepare(void *user, int device, int64_t begin, int64_t en
                      (size_t)(end - begin) * sizeof *average);
 }
 
-static double mirt__rule_rate(const mirt_function *f, const mirt_optimizer *o) {
-    return o == &f->model->config.optimizer ? f->rate : mirt__optimizer_rate(o, f->model->step);
-}
-
 /* What a direction needs, if it only says so. */
 typedef struct mirt__rule_needs {
     mirt_function *f;
@@ -59,8 +55,8 @@ typedef struct mirt__rule_needs {
 
 /* The variable's gradient becomes the direction of its optimizer, which looks at whole weights, or (needs) the
    direction says what it needs. */
-static mirt__whole mirt__rule_direct(const mirt_function *f, int variable, const mirt__bases *b, mirt__real *sum,
-                                     const mirt__rule_needs *needs, mirt__update *u) {
+static mirt__whole mirt__rule_direct(const mirt_function *f, int variable, double rate, const mirt__bases *b,
+                                     mirt__real *sum, const mirt__rule_needs *needs, mirt__update *u) {
     const mirt_strategy *s = f->model->strategy;
     mirt__whole whole;
     memset(&whole, 0, sizeof whole);
@@ -72,7 +68,7 @@ static mirt__whole mirt__rule_direct(const mirt_function *f, int variable, const
     whole.sum = sum;
     whole.room = b->arena; /* backward is done with it */
     whole.step = f->model->step + 1;
-    whole.rate = mirt__rule_rate(f, whole.optimizer);
+    whole.rate = rate;
     whole.update = u;
     whole.dry = needs != NULL;
     whole.measures = needs && needs->measures;
@@ -96,7 +92,7 @@ static void mirt__rule_dry(void *arg) {
         b.where = mirt__where_of(&f->step, 0);
         b.arena = beyond;
         u.weight[0] = u.slot[0] = u.slot[1] = (mirt__real *)(void *)beyond;
-        mirt__whole whole = mirt__rule_direct(f, i, &b, u.weight[0], own, &u);
+        mirt__whole whole = mirt__rule_direct(f, i, 0, &b, u.weight[0], own, &u);
         if (!mirt__mul_size(whole.scratch, (size_t)f->model->strategy->threads, &whole.scratch))
             whole.scratch = SIZE_MAX; /* which is refused where memory is reserved */
         if (needs->arena < whole.taken) needs->arena = whole.taken;
@@ -136,7 +132,7 @@ static void mirt__rule_apply(const mirt_function *f, int device, const mirt_opti
                              mirt__update *u) {
     const mirt__kernels *kernels = f->model->strategy->kernels;
     const bool by_variable = mirt__optimizer_by_variable(o);
-    const double rate = mirt__rule_rate(f, o);
+    const double rate = o == &f->model->config.optimizer ? f->rate : mirt__optimizer_rate(o, f->model->step);
     mirt__bases b;
     mirt__device_bases(&f->step, device, &b);
     mirt__optimizer_update(f->model, o, f->step.slot[device], rate, u);
@@ -155,7 +151,7 @@ static void mirt__rule_apply(const mirt_function *f, int device, const mirt_opti
         if (!mirt__is_trained(v) || one.begin >= one.end) continue;
         mirt__optimizer_variable(o, v, o->clipnorm > 0 ? mirt__squares_of(f, i, NULL) : 0, rate, &one);
         if (o->clipnorm > 0) mirt__unscale(f, &one);
-        if (mirt__optimizer_whole(o)) mirt__rule_direct(f, i, &b, mirt__sum_at(&f->step, device), NULL, &one);
+        if (mirt__optimizer_whole(o)) mirt__rule_direct(f, i, rate, &b, mirt__sum_at(&f->step, device), NULL, &one);
         kernels->update(&one, &b.where);
     }
 }
