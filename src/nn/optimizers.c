@@ -565,11 +565,12 @@ static bool mirt__decays(const mirt_optimizer *o, const char *path) {
 }
 
 MIRT__LIB bool mirt__muon_leaves(const mirt_optimizer *o, const mirt__variable *v) {
+    static const char word[] = "embedding";
     bool embeds = false;
     for (const char *at = v->name; o->exclude_embeddings && *at && !embeds; at++) {
-        const char *word = "embedding";
-        while (*word && (at[word - "embedding"] | 0x20) == *word) word++;
-        embeds = !*word;
+        size_t same = 0;
+        while (word[same] && (at[same] | 0x20) == word[same]) same++;
+        embeds = !word[same];
     }
     return v->shape.rank != 2 || embeds || mirt__has_word(v->name, o->exclude_layers);
 }
