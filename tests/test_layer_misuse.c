@@ -261,7 +261,7 @@ static const struct {
     {wrong_permute_far, "permute: the permutation"},
     {wrong_relu, "re_lu: max_value -1"},
     {wrong_transpose_padding, "conv2d_transpose: output_padding is 2; it must be less than the stride, 2"},
-    {wrong_transpose_padding_low, "conv2d_transpose: output_padding is "},
+    {wrong_transpose_padding_low, "conv2d_transpose: output_padding is -2; it must be"},
     {wrong_transpose_padding_half, "output_padding is {0, 1}; give both, -1 for none"},
     {wrong_transpose_padding_even, "conv2d_transpose: output_padding is 0"},
     {wrong_batch_norm_axis, "batch_normalization: axis is 4"},

@@ -403,14 +403,14 @@ MIRT__TRAINING_ROW(conv2d_weight_grad, mirt__conv_grad_shape, mirt__conv2d_weigh
    otherwise (-1: none) as Keras, beyond the smallest, or with SAME beyond what ends in the middle of a window. */
 static bool mirt__transposed_size(const mirt__attrs_window *w, int axis, int kernel, int64_t in, int64_t *out) {
     const int64_t stride = w->strides[axis], reach = (int64_t)(kernel - 1) * w->dilation[axis] + 1;
-    const int64_t extra = w->size[axis] < 0 ? 0 : w->size[axis];
+    const int64_t extra = w->size[axis] == -1 ? 0 : w->size[axis];
     const bool same = w->padding == MIRT_SAME;
     if (in > MIRT__MAX_ELEMENTS / stride)
         return mirt__fail(MIRT_E_SHAPE, "strides of %lld make too large an output", (long long)stride), false;
     *out = in * stride + (same || reach < stride ? 0 : reach - stride);
     if (!w->size[axis]) return true;
     *out = (in - 1) * stride + (same ? reach % 2 : reach) + extra;
-    if (w->size[axis] >= -1 && extra < stride && (!same || *out > (in - 1) * stride)) return true;
+    if (extra >= 0 && extra < stride && (!same || *out > (in - 1) * stride)) return true;
     return mirt__fail(MIRT_E_INVALID,
                       "output_padding is %lld; it must be less than the stride, %lld, and with an even kernel and SAME "
                       "more than 0",
