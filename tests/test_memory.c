@@ -382,6 +382,33 @@ static void check_growth(void) {
     }
 }
 
+/* Beside what a step takes, directions of whole weights take some, which is most of it for a small batch. */
+static void check_plan_of_directions(mirt_optimizer optimizer, size_t least) {
+    enum { UNITS = 96, BATCH = 2 };
+    static float x[BATCH * UNITS], y[BATCH * UNITS];
+    mirt_memory plan;
+    mirt_dense_desc dense;
+    mirt_compile_desc how;
+    memset(&plan, 0, sizeof plan);
+    memset(&dense, 0, sizeof dense);
+    memset(&how, 0, sizeof how);
+    dense.units = UNITS;
+    how.loss = MIRT_MEAN_SQUARED_ERROR;
+    how.optimizer = optimizer;
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_model *m = mirt_model_create(s, "square");
+    mirt_model_output(m, mirt_dense(mirt_input(m, MIRT_SHAPE(UNITS)), &dense));
+    const bool good = mirt_compile(m, &how) == MIRT_OK && mirt_plan_memory(m, BATCH, &plan) == MIRT_OK &&
+                      mirt_train_step(m, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(BATCH, UNITS)),
+                                      mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(BATCH, UNITS)), NULL) == MIRT_OK;
+    const size_t asked = good ? asked_for(m->strategy->block[0]) : 0,
+                 planned = plan.gradients + plan.activations + plan.scratch;
+    ok(good && asked == planned + block_extra && plan.activations >= least * UNITS * UNITS * sizeof(float),
+       "optimizer %d: asked for %zu bytes, planned %zu and %zu, %zu of them activations", (int)optimizer.kind, asked,
+       planned, block_extra, plan.activations);
+    mirt_strategy_destroy(s);
+}
+
 int main(void) {
     draw_images();
     check_growth();
@@ -393,6 +420,8 @@ int main(void) {
         check_plan(3, 8, mirt_sgd(0.1f, 0.9f, false), floats != 0);
     }
     check_plan_knows_the_data();
+    check_plan_of_directions(mirt_muon(1e-3f), 3);
+    check_plan_of_directions(mirt_adafactor(1e-3f), 1);
     check_long_strides();
     ok(live == 0 && strangers == 0, "%ld blocks are left at the end", live);
     return done_testing();

@@ -1,5 +1,6 @@
-#include "inspect.h"
 #include "../passes/storage.h"
+#include "../run/run.h"
+#include "inspect.h"
 /* Plans of memory and summaries of layers for users. */
 
 /* Data as the model takes them: of the types seen last, or bytes and labels of the losses' own types. */
@@ -36,7 +37,9 @@ MIRT__LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch, co
         return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch),
                (mirt_function *)NULL;
     mirt__inspect_spec(model, kind, &spec);
-    return mirt__trainer_dry(model, kind, &spec, batch);
+    mirt_function *f = mirt__trainer_dry(model, kind, &spec, batch);
+    if (f) mirt__rule_set(f); /* and what the optimizer needs */
+    return f;
 }
 
 MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, mirt_memory *out) {

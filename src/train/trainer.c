@@ -69,6 +69,7 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
     if (old && old->step.max_rows > most) most = old->step.max_rows;
     mirt_function *f = mirt__trainer_record(model, spec, most, &body);
     if (!f) return NULL;
+    if (MIRT__TRAINS) mirt__rule_set(f);
     if (mirt__function_allocate(f) != MIRT_OK) {
         mirt__function_free(f);
         if (mirt__memory_save(model->strategy)) return mirt__trainer_prepare(model, kind, spec, most, fit);

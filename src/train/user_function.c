@@ -145,12 +145,15 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
     desc.spec = dataset ? mirt__dataset_spec(dataset) : &none;
     desc.max_batch = dataset ? mirt__data_most_rows(desc.spec) : model->strategy->num_replicas;
     desc.by_replicas = true;
-    mirt_function *f = mirt__function_new(model, &desc, mirt__run_user_body, &b);
-    while (f && mirt__function_allocate(f) != MIRT_OK) {
+    mirt_function *f = NULL;
+    for (bool ready = false; !ready;) {
+        if (!(f = mirt__function_new(model, &desc, mirt__run_user_body, &b))) return NULL;
+        mirt__rule_set(f);
+        ready = mirt__function_allocate(f) == MIRT_OK;
+        if (ready) continue;
         mirt__function_free(f);
-        f = mirt__memory_save(model->strategy) ? mirt__function_new(model, &desc, mirt__run_user_body, &b) : NULL;
+        if (!mirt__memory_save(model->strategy)) return NULL;
     }
-    if (!f) return NULL;
     f->next = model->functions;
     model->functions = f;
     model->free_functions = mirt__functions_free;
