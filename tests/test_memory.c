@@ -409,6 +409,23 @@ static void check_plan_of_directions(mirt_optimizer optimizer, size_t least) {
     mirt_strategy_destroy(s);
 }
 
+/* Layers of many transforms, one behind the other, are lists that grow by what each adds. */
+static void check_lists_of_transforms(void) {
+    enum { LAYERS = 6, EACH = 1 + 5 * (5 * 11 + 1) };
+    mirt_augmentation d;
+    memset(&d, 0, sizeof d);
+    d.num_chains = d.chain_depth = 5;
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_model *m = mirt_model_create(s, "mixed");
+    mirt_tensor *x = mirt_input(m, MIRT_SHAPE(4, 4, 3));
+    const size_t before = live_bytes;
+    for (int i = 0; i < LAYERS; i++) x = mirt_aug_mix(x, &d);
+    const size_t taken = live_bytes - before, transforms = LAYERS * EACH * sizeof(mirt__transform);
+    ok(x && taken < 8 * transforms, "%d transforms of %d layers take %zu bytes, in %zu", LAYERS * EACH, LAYERS,
+       transforms, taken);
+    mirt_strategy_destroy(s);
+}
+
 int main(void) {
     draw_images();
     check_growth();
@@ -422,6 +439,7 @@ int main(void) {
     check_plan_knows_the_data();
     check_plan_of_directions(mirt_muon(1e-3f), 3);
     check_plan_of_directions(mirt_adafactor(1e-3f), 1);
+    check_lists_of_transforms();
     check_long_strides();
     ok(live == 0 && strangers == 0, "%ld blocks are left at the end", live);
     return done_testing();

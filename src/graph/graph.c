@@ -160,6 +160,7 @@ static bool mirt__copy_attrs(mirt__graph *graph, const mirt__copying *c, mirt__a
     if (random) random->key = mirt__copy_key(c, random->key);
     if (!own) return true;
     own->key = mirt__copy_key(c, own->key);
+    own->room = 0;
     if (!own->data) return true;
     void *data = mirt__pool_alloc(&graph->pool, own->bytes);
     if (!data) return false;

@@ -141,7 +141,8 @@ MIRT__TRAINING mirt_tensor *mirt__augmented(const mirt__layer *layer, mirt_tenso
     int made = 1;
     for (int i = 0; x && made > 0; i++) {
         made = mirt__transforms_next(d, i, mirt__hash(layer->name), shape.dim[1], shape.dim[2], shape.dim[3], &t);
-        if (made > 0) x = mirt__augment_op(x, &t);
+        if (made > 0 && i == 0) x = mirt__augment_op(x, &t);
+        else if (made > 0 && !mirt__augment_more(x, &t)) return NULL;
     }
     return made < 0 ? NULL : x;
 }

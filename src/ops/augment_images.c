@@ -71,6 +71,7 @@ static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *no
         if (t[i].kind != MIRT_CLAHE) continue;
         MIRT__OF(&alone, data)->data = &t[i];
         MIRT__OF(&alone, data)->bytes = sizeof *t;
+        MIRT__OF(&alone, data)->room = 0;
         x = mirt__record(graph, MIRT__OP_augment, &alone, &x, 1);
     }
     return x;
@@ -80,23 +81,37 @@ MIRT__OP_ROW(augment, mirt__augment_shape, mirt__augment_run,
     MIRT__SET(workspace, mirt__augment_workspace) MIRT__SET(lower, mirt__augment_lower)
     MIRT__IS(row_wise) MIRT__IS(keeps_range))
 
+/* Appends a transform to a list. */
+static bool mirt__augment_append(mirt__graph *graph, mirt__attrs_data *own, const mirt__transform *t) {
+    const size_t bytes = own->room < sizeof *t ? 2 * own->bytes + sizeof *t : 0; /* of a larger place */
+    char *list = bytes ? (char *)mirt__pool_alloc(&graph->pool, bytes) : (char *)(uintptr_t)own->data;
+    if (!list) return false;
+    if (bytes) {
+        if (own->bytes) memcpy(list, own->data, own->bytes);
+        own->data = list;
+        own->room = bytes - own->bytes;
+    }
+    memcpy(list + own->bytes, t, sizeof *t);
+    own->bytes += sizeof *t;
+    own->room -= sizeof *t;
+    return true;
+}
+
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t) {
     mirt__graph *graph = x->node->graph;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_augment);
     mirt__attrs_data *own = MIRT__OF(&a, data);
-    const mirt__attrs_data *first = x->node->id == MIRT__OP_augment ? MIRT__OF(&x->node->a, data) : NULL;
+    mirt__attrs_data *first = x->node->id == MIRT__OP_augment ? MIRT__OF(&x->node->a, data) : NULL;
     own->key = mirt__hash("augment");
     /* What was copied from another model keeps the key it has there. */
-    const bool joins = first && first->key == own->key && x->node->a.training == a.training;
-    const size_t before = joins ? first->bytes : 0;
-    mirt__transform *list = (mirt__transform *)mirt__pool_alloc(&graph->pool, before + sizeof *t);
-    if (!list) return NULL;
-    if (before) {
-        memcpy(list, first->data, before);
+    if (first && first->key == own->key && x->node->a.training == a.training) {
+        *own = *first;
+        first->room = 0; /* one of the longer lists alone goes on behind it */
         x = x->node->in[0];
     }
-    memcpy((char *)list + before, t, sizeof *t);
-    own->data = list;
-    own->bytes = before + sizeof *t;
-    return mirt__record(graph, MIRT__OP_augment, &a, &x, 1);
+    return mirt__augment_append(graph, own, t) ? mirt__record(graph, MIRT__OP_augment, &a, &x, 1) : NULL;
+}
+
+MIRT__TRAINING_LIB bool mirt__augment_more(mirt_tensor *x, const mirt__transform *t) {
+    return mirt__augment_append(x->node->graph, MIRT__OF(&x->node->a, data), t);
 }

@@ -121,6 +121,9 @@ MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a);
 /* x behind one more transform. Where x is another's output, of which nobody need know, the two are one list on what
  * that reads. */
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t);
+/* The same of x itself, an output of that op that nothing reads yet, if images keep their size; false with the error
+   set. */
+MIRT__TRAINING_LIB bool mirt__augment_more(mirt_tensor *x, const mirt__transform *t);
 /* A crop or resizing without chance: of the window, or of all of x where there is none. */
 MIRT__LIB mirt_tensor *mirt__fit_op(mirt_tensor *x, const mirt__transform *t);
 /* Whether a loss can compare predictions with labels, by `positions` along the last axis; false with the error set. */
