@@ -97,6 +97,7 @@ typedef struct chart {
     int best;       /* which value of the last line to mention: 1 the largest, -1 the smallest, 0 neither */
     bool each;      /* of each line, not only of the last one */
     bool all_marks; /* mark all points, not only the ends of epochs */
+    bool tabled;    /* a table below has the numbers */
 } chart;
 
 /* As a figure with a title and the final value of each line; nothing if there is nothing to draw. */

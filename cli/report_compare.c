@@ -327,7 +327,7 @@ static void add_curve(page *p, const comparison *all, const char *name, bool tim
     snprintf(title, sizeof title, "%s%s%s", validation ? "Validation " : "", words,
              timed ? " over training time" : "");
     const char *over = timed ? suit_unit(c, all->runs) : "epoch";
-    const chart drawn = {title, over, lines, count, share, direction, true, timed};
+    const chart drawn = {title, over, lines, count, share, direction, true, timed, false};
     draw_chart(p, &drawn);
     for (int i = 0; i < all->runs; i++) free(c[i].x);
 }

@@ -62,7 +62,8 @@ static void add_metric_chart(page *p, const run_log *log, const char *name) {
     add_series(lines, &count, "training", "s1", &c[1]);
     add_series(lines, &count, "validation", "s2", &c[2]);
     words_of_name(name, true, title);
-    const chart drawn = {title, "epoch", lines, count, share, direction_of(log, name), false, false};
+    const chart drawn = {title, "epoch", lines, count, share, direction_of(log, name), false, false,
+                         log->epochs > 0};
     draw_chart(p, &drawn);
     for (int i = 0; i < 3; i++) free(c[i].x);
 }
@@ -73,7 +74,7 @@ static void add_rate_chart(page *p, const run_log *log) {
     int count = 0;
     curve c = log->steps > 1 ? steps_of(p, log, true) : epochs_of(p, log, "", "learning_rate");
     add_series(line, &count, "learning rate", "s1", &c);
-    const chart drawn = {"Learning rate", "epoch", line, count, false, 0, false, false};
+    const chart drawn = {"Learning rate", "epoch", line, count, false, 0, false, false, log->epochs > 0};
     draw_chart(p, &drawn);
     free(c.x);
 }

@@ -277,7 +277,7 @@ void draw_chart(page *p, const chart *c) {
            "aria-label=\"", WIDE, HIGH, a.low[0], a.high[0], a.low[1], a.high[1], c->over,
         c->share ? " data-share=\"1\"" : "");
     add_text(p, c->title);
-    add(p, " over %ss; the numbers are in the table below\">", c->over);
+    add(p, " over %ss%s\">", c->over, c->tabled ? "; the numbers are in the table below" : "");
     draw_axes(p, &a, c);
     add(p, "<g class=\"plot\">");
     for (int i = 0; i < c->count; i++) draw_line(p, &a, &c->lines[i], c->all_marks);

@@ -76,7 +76,7 @@ static void add_use_chart(page *p, const run_log *log, const usage *u, const cha
     }
     for (int d = 0; d <= u->devices && !p->failed; d++)
         add_series(lines, &count, u->name[d], look[d % MOST_LOOKS], &c[d]);
-    const chart drawn = {title, "epoch", lines, count, share, 0, false, true};
+    const chart drawn = {title, "epoch", lines, count, share, 0, false, true, false};
     draw_chart(p, &drawn);
     for (int d = 0; d <= u->devices; d++) free(c[d].x);
 }

@@ -235,6 +235,8 @@ def check_page(name, directory):
         )
     if name == "gpus":
         charts = re.findall("<h3>([^<]*)</h3>", text)
+        tables = re.findall('aria-label="([^"]*) over epochs; the numbers are in the table below"', text)
+        tap.ok("Loss" in tables and "Busy" not in tables, "charts whose numbers are in a table say so: %s" % tables)
         expected = ["Busy", "Waiting for input", "Memory in MiB", "Utilization, as the driver says", "Power in watts"]
         lines = re.findall('data-name="gpu:([0-9])" data-d="([^"]*)"', text)
         tap.ok(
@@ -727,6 +729,7 @@ def check_compare(home):
             wrong = {key: rows.get(key) for key in expected if rows.get(key) != expected[key]}
             tap.ok(not wrong and "Learning rate" not in rows, "settings and results: %s" % (wrong or "as in the logs"))
             tap.ok(text.count('<figure class="card chart">') == 6, "the curves of both in one chart each")
+            tap.ok("table below" not in text, "no chart names a table that the page lacks")
         if name == "the same one twice":
             tap.ok(not any(differs for differs, _ in rows.values()), "nothing differs from itself")
         yield name, directory
