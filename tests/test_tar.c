@@ -395,6 +395,12 @@ static void test_samples_refused(void) {
     tar_end(&tar);
     put_tar("one.tar");
     ok(fails(path, &none, MIRT_E_FORMAT, "two images"), "two images");
+    tar.size = 0;
+    tar_text(&tar, "7.cls", "1");
+    tar_text(&tar, "7.cls", "1");
+    tar_end(&tar);
+    put_tar("one.tar");
+    ok(fails(path, &desc, MIRT_E_FORMAT, "two labels"), "two labels");
     for (int i = 0; i < MIRT__COUNT(wrong_labels); i++) {
         tar.size = 0;
         tar_text(&tar, "7.jpg", "");
@@ -527,6 +533,53 @@ static void test_lies(void) {
     ok(fails(path, &desc, MIRT_E_FORMAT, "gunzip"), "a compressed archive");
 }
 
+/* Whether the archive's only members are photographs of these numbers, in their whole length. */
+static bool has_photos(const int *numbers, int count) {
+    mirt_image_directory_desc desc = small_desc();
+    unsigned char bytes[IMAGE_MOST];
+    desc.label_mode = MIRT_LABELS_NONE;
+    tar_end(&tar);
+    put_tar("strange.tar");
+    mirt_dataset *dataset = mirt_tar_dataset(at_root("strange.tar"), &desc);
+    bool good = mirt_dataset_size(dataset) == count;
+    for (int i = 0; good && i < count; i++) {
+        const mirt__image_file *file = &mirt__images_of(dataset)->list.file[i];
+        const size_t size = photo(numbers[i], bytes);
+        good = file->size == size && memcmp(tar.data + file->offset, bytes, size) == 0;
+    }
+    if (!good) printf("# %s\n", dataset ? "other photographs" : mirt_last_error());
+    mirt_dataset_destroy(dataset);
+    return good;
+}
+
+/* What some programs write, and others do not. */
+static void test_strange(void) {
+    static const int numbers[] = {3, 4};
+    unsigned char bytes[IMAGE_MOST];
+    char text[16];
+    size_t size = photo(3, bytes);
+    int sum = 0;
+    tar.size = 0;
+    tar_add(&tar, "\xfc.bmp", bytes, size, '0');
+    memset(tar.data + 148, ' ', 8);
+    for (int i = 0; i < 512; i++) sum += (signed char)tar.data[i];
+    snprintf((char *)tar.data + 148, 8, "%06o", (unsigned)sum);
+    ok(has_photos(numbers, 1), "a checksum of signed bytes");
+    tar.size = 0;
+    tar_header(&tar, "link.bmp", 5000, '1');
+    add_photo(3, -1);
+    ok(has_photos(numbers, 1), "the size of what a link names is none of its own");
+    snprintf(text, sizeof text, "%d", (int)size);
+    tar.size = 0;
+    tar_pax(&tar, "size", text);
+    tar_header(&tar, "000003.bmp", 0, '0');
+    memset(tar.data + tar.size, 0, 512);
+    memcpy(tar.data + tar.size, bytes, size);
+    tar.size += 512;
+    add_photo(4, -1);
+    ok(size <= 512 && size != photo(4, bytes) && has_photos(numbers, 2), "a size in a pax header is of one member");
+}
+
 /* Archives that change after they were opened, and images that cannot be decoded. */
 static void test_changed(void) {
     mirt_image_directory_desc desc = small_desc();
@@ -553,6 +606,16 @@ static void test_changed(void) {
     bool good = dataset && mirt__dataset_begin(dataset, 0, 0) == MIRT_OK;
     while (good && mirt__dataset_next(dataset, &batch) == MIRT_OK && batch.rows) rows++;
     ok(rows == 3 && mirt_corrupt_images(dataset, NULL, NULL) == 1, "it may be left out");
+    mirt_dataset *mixed = mirt_mix_up(mirt_one_hot_labels(mirt_tar_dataset(path, &desc), 2), 1);
+    int lost = 0;
+    for (int64_t epoch = 0; epoch < 20; epoch++) {
+        int left = 0;
+        if (mixed && mirt__dataset_begin(mixed, 0, epoch) == MIRT_OK)
+            while (mirt__dataset_next(mixed, &batch) == MIRT_OK && batch.rows) left++;
+        lost += left != 3;
+    }
+    ok(!lost, "what would be mixed with it stays as it is: %d of 20 epochs lack samples", lost);
+    mirt_dataset_destroy(mixed);
     if (truncate(path, (off_t)size - 512 * 3) != 0) printf("# %s stays as long\n", path);
     good = dataset && mirt__dataset_begin(dataset, 0, 1) == MIRT_OK;
     for (rows = 0; good && mirt__dataset_next(dataset, &batch) == MIRT_OK && batch.rows;) rows++;
@@ -574,6 +637,7 @@ int main(void) {
     test_samples_refused();
     test_damage();
     test_lies();
+    test_strange();
     test_changed();
     remove_tree();
     start_tree("shards");
