@@ -283,6 +283,28 @@ static void check_labels(void) {
     mirt_strategy_destroy(s);
 }
 
+/* Class numbers count, or do not, whatever their dtype is. */
+static void check_dtypes(void) {
+    static const mirt_dtype dtypes[] = {MIRT_UINT8, MIRT_INT32, MIRT_FLOAT32};
+    static int32_t whole[ROWS * PIXELS];
+    static float real[ROWS * PIXELS];
+    const void *const labels[] = {classes, whole, real};
+    const mirt_array x = mirt_make_array(x_values, MIRT_FLOAT32, MIRT_SHAPE(ROWS, H, W, 2));
+    double loss[MIRT__COUNT(dtypes)] = {NAN, NAN, NAN};
+    mirt_logs logs;
+    for (int i = 0; i < ROWS * PIXELS; i++) real[i] = (float)(whole[i] = classes[i]);
+    mirt_strategy *s = strategy_of(1, 2, 1);
+    mirt_model *m = pixel_model(s, &cases[0]);
+    for (int i = 0; i < MIRT__COUNT(dtypes); i++) {
+        const mirt_array y = mirt_make_array(labels[i], dtypes[i], MIRT_SHAPE(ROWS, H, W));
+        if (mirt_evaluate_arrays(m, x, y, &logs) == MIRT_OK) loss[i] = mirt_logs_value(&logs, "loss");
+    }
+    ok(loss[0] > 0 && loss[1] == loss[0] && loss[2] == loss[0],
+       "some labels are ignored: the loss is %g of bytes, %g of int32, %g of float32 (%s)", loss[0], loss[1], loss[2],
+       mirt_last_error());
+    mirt_strategy_destroy(s);
+}
+
 /* Nothing counts: the loss is 0, and nothing is trained. */
 static void check_all_ignored(void) {
     static uint8_t none[ROWS * PIXELS];
@@ -386,6 +408,7 @@ int main(void) {
     check_taken();
     check_options();
     check_labels();
+    check_dtypes();
     check_all_ignored();
     check_metric();
     check_no_probability();
