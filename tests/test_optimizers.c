@@ -314,6 +314,40 @@ static void check_matrix(const golden_matrix *c, const char *cpu) {
     unsetenv("MIRT_CPU");
 }
 
+/* Two steps of a matrix of 16 x 3. */
+static bool muon_steps(float rms_rate, float kernel[48]) {
+    float x[32], y[6];
+    mirt_dense_desc d;
+    mirt_compile_desc how;
+    memset(&d, 0, sizeof d);
+    memset(&how, 0, sizeof how);
+    for (uint32_t i = 0; i < 32; i++) x[i] = golden_uniform(5, i);
+    for (uint32_t i = 0; i < 6; i++) y[i] = golden_uniform(6, i);
+    for (uint32_t i = 0; i < 48; i++) kernel[i] = golden_uniform(7, i);
+    how.loss = MIRT_MEAN_SQUARED_ERROR;
+    how.optimizer = mirt_muon(0.25f);
+    how.optimizer.rms_rate = rms_rate;
+    d.units = 3;
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_model *m = mirt_model_create(s, "muon");
+    mirt_model_output(m, mirt_dense(mirt_input(m, MIRT_SHAPE(16)), &d));
+    bool good = mirt_compile(m, &how) == MIRT_OK && mirt_set_weight(m, "dense/kernel", kernel, 48) == MIRT_OK;
+    for (int i = 0; i < 2 && good; i++)
+        good = mirt_train_step(m, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(2, 16)),
+                               mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(2, 3)), NULL) == MIRT_OK;
+    good = good && mirt_get_weight(m, "dense/kernel", 0, kernel, 48) == MIRT_OK;
+    mirt_strategy_destroy(s);
+    return good;
+}
+
+/* Without an rms_rate the rate is not changed, and neither is it where that is 1 over the root of the longer side. */
+static void check_plain_muon(void) {
+    float without[48], with[48], other[48];
+    ok(muon_steps(0, without) && muon_steps(0.25f, with) && muon_steps(0.5f, other) &&
+           memcmp(without, with, sizeof with) == 0 && memcmp(without, other, sizeof with) != 0,
+       "Muon with an rms_rate of 0 multiplies the rate by 1");
+}
+
 /* Weights that Muon leaves to AdamW: those that are no matrices, and by their names. */
 static void check_left_weights(void) {
     static const struct {
@@ -830,6 +864,7 @@ int main(void) {
     check_averages();
     check_bad_ones();
     check_zero_norms();
+    check_plain_muon();
     check_left_weights();
     check_excluded_names();
     check_loss_scale();
