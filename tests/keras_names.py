@@ -32,6 +32,7 @@ ELSEWHERE = {
     "layers SpectralNormalization": "mirt_spectral_norm",
     "augmentations MixUp": "mirt_mix_up",
     "augmentations CutMix": "mirt_cut_mix",
+    "augmentations ContrastLimitedAdaptiveHistogramEqualization": "mirt_clahe",
     "activations swish": "MIRT_SILU",
     "activations hard_silu": "MIRT_HARD_SWISH",
     "metrics LogCoshError": "MIRT_LOG_COSH",
