@@ -64,7 +64,8 @@ const flag flags[] = {
      "zoom:SHARE, translation:SHARE, contrast:SHARE, brightness:SHARE, shear:SHARE, hue:SHARE, saturation:LOW:HIGH "
      "(0.5 is none), erasing:CHANCE and gaussian_blur:CHANCE (each image draws its own up to this; 0.5:0.5 is a half), "
      "grayscale:CHANCE, rand_augment, color_jitter:B:C:S:H, perspective:SCALE, aug_mix, clahe, "
-     "sharpness:SHARE, posterization:BITS, equalization, auto_contrast, crop:SIZE, center_crop:SIZE, resizing:SIZE"},
+     "elastic_transform:SCALE, sharpness:SHARE, posterization:BITS, equalization, auto_contrast, "
+     "crop:SIZE, center_crop:SIZE, resizing:SIZE"},
     {"mix-up", "ALPHA", FLAG_NUMBER, 0, AT(mix_up), CMD_FIT,
      "mix each training photograph and its label with another one (MixUp), the more the larger; at most 1, often 0.2"},
     {"cut-mix", "FACTOR", FLAG_NUMBER, 0, AT(cut_mix), CMD_FIT,

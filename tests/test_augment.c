@@ -450,6 +450,68 @@ static void test_aug_mix(void) {
     }
 }
 
+/* The middle pixel is moved by normal numbers that are independent, down and across, and those of its neighbor; chances
+   and scales are drawn for each image. */
+static void test_elastic(void) {
+    enum { N = 20000, IMAGES = 40, SIDE = 19, MIDDLE = SIDE / 2 * (SIDE + 1), NUMBERS = SIDE * SIDE * 2 };
+    static double scale[N], moved[3][N];
+    static float x[NUMBERS], y[NUMBERS];
+    static unsigned char bytes[NUMBERS], out[NUMBERS];
+    mirt_augmentation d;
+    mirt__transform t;
+    double unit[4], square[3] = {0}, sum[3] = {0}, both = 0, beside = 0, rounded = 0;
+    int applied = 0, changed = 0;
+    memset(&d, 0, sizeof d);
+    d.kind = MIRT_RANDOM_ELASTIC_TRANSFORM;
+    bool good = mirt__transform_of(&d, 40, 60, 3, &t);
+    for (int i = 0; i < N; i++) {
+        applied += mirt__transform_applies(&t, 3, (uint64_t)i, 0);
+        mirt__transform_draw(&t, 3, (uint64_t)i, 0, unit);
+        const mirt__transform_elastic e = mirt__transform_elastic_of(&t, unit);
+        scale[i] = sqrt((double)e.by / (0.05 * 40 * 0.1 * 60));
+        changed += fabs(e.sigma - 2 * scale[i]) > 1e-6 || e.reach != 3 * (int)e.sigma;
+    }
+    uniform_ok("RandomElasticTransform: scale", scale, N, 0, 1);
+    ok(changed == 0 && abs(applied - N / 2) < 5 * sqrt(N / 4),
+       "... %d of %d images by a chance between 0 and 1", applied, N);
+    d.factor[0] = d.factor[1] = d.scale[0] = d.scale[1] = 1;
+    d.fill_mode = MIRT_FILL_NEAREST;
+    good = good && mirt__transform_of(&d, SIDE, SIDE, 2, &t);
+    for (int i = 0; i < NUMBERS; i++) x[i] = (float)(i % 2 ? i / 2 / SIDE : i / 2 % SIDE);
+    for (int i = 0; i < N / 5; i++) {
+        augment_once(&t, 1, (uint64_t)i, MIRT_FLOAT32, x, MIRT_FLOAT32, y);
+        moved[0][i] = (double)(y[2 * MIDDLE] - x[2 * MIDDLE]);
+        moved[1][i] = (double)(y[2 * MIDDLE + 1] - x[2 * MIDDLE + 1]);
+        moved[2][i] = (double)(y[2 * MIDDLE + 2] - x[2 * MIDDLE + 2]);
+        for (int k = 0; k < 3; k++) {
+            sum[k] += moved[k][i] / (N / 5);
+            square[k] += moved[k][i] * moved[k][i] / (N / 5);
+        }
+        both += moved[0][i] * moved[1][i] / (N / 5);
+        beside += moved[0][i] * moved[2][i] / (N / 5);
+    }
+    const double variance = 0.95 * 0.95 * 1.9 * 1.9, off = 5 / sqrt(N / 5);
+    for (int k = 0; k < 3; k++) {
+        ok(good && fabs(sum[k]) < off * sqrt(variance) && fabs(square[k] / variance - 1) < off * sqrt(2),
+           "... pixels are moved %s by normal numbers: mean %.3f, variance %.3f of %.3f", k == 1 ? "down" : "across",
+           sum[k], square[k], variance);
+    }
+    ok(fabs(both / variance) < off && fabs(beside / variance) < off,
+       "... which are independent: correlation %.3f across and down, %.3f with a neighbor", both / variance,
+       beside / variance);
+    good = mirt__transform_of(&d, 33, 9, 2, &t);
+    for (int i = 0; i < 33 * 9 * 2; i++) x[i] = bytes[i] = (unsigned char)(golden_word(6, (uint32_t)i) >> 24);
+    for (int i = 0; i < IMAGES; i++) {
+        augment_once(&t, 1, (uint64_t)i, MIRT_FLOAT32, x, MIRT_FLOAT32, y);
+        augment_once(&t, 1, (uint64_t)i, MIRT_UINT8, bytes, MIRT_UINT8, out);
+        for (int k = 0; k < 33 * 9 * 2; k++) rounded = fmax(rounded, fabs((double)out[k] - (double)y[k]));
+    }
+    ok(good && rounded > 0.4 && rounded < 0.501, "... bytes are rounded: at most %.3f off", rounded);
+    t.low[1] = t.high[1] = 0;
+    augment_once(&t, 1, 0, MIRT_FLOAT32, x, MIRT_FLOAT32, y);
+    ok(memcmp(x, y, 33 * 9 * 2 * sizeof *x) == 0, "... and a scale of 0 changes nothing");
+}
+
 /* How often, how large and where; the noise is normal and clipped. */
 static void test_erasing_draws(void) {
     enum { N = 20000, H = 40, W = 60 };
@@ -534,6 +596,7 @@ static void test_tables(void) {
                                         "hue:0.5,aug_mix,zoom:0.2",
                                         "clahe,rotation:0.3,clahe:20",
                                         "aug_mix:0.6,aug_mix",
+                                        "elastic_transform,zoom:0.3,elastic_transform:0.5:1,hue:0.2",
                                         "rotation:0.5,erasing:1:constant,hue:0.5"};
     static float x[IMAGES_AT_ONCE][NUMBERS], y[IMAGES_AT_ONCE * 2 * NUMBERS], want[2 * NUMBERS];
     const mirt_shape shape = mirt_make_shape(H, W, 3, 0, 0, 0);
@@ -709,6 +772,7 @@ int main(void) {
     test_color_draws();
     test_perspective();
     test_aug_mix();
+    test_elastic();
     test_erasing_draws();
     test_not_numbers();
     test_tables();

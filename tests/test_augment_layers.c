@@ -10,14 +10,15 @@ static char path[512];
 static const char *const network = "flip,rotation:0.2,zoom:0.3,contrast:0.5,translation:0.1,crop:7:8,brightness:0.1,"
                                    "shear:0.2,hue:0.3,saturation:0.6,erasing:1,grayscale,invert,solarization:0.2:0.9,"
                                    "posterization:8,color_degeneration:0.5,equalization,sharpness:1,gaussian_blur:1:1,"
-                                   "color_jitter:0.1:0.1:0.7:0.2,rand_augment,perspective:0.4,aug_mix,clahe";
+                                   "color_jitter:0.1:0.1:0.7:0.2,rand_augment,perspective:0.4,aug_mix,clahe,"
+                                   "elastic_transform";
 
 /* Augmented as the text says, then one number an image, which is trained. */
 static mirt_model *augmenting(mirt_strategy *s, const char *text) {
-    mirt_augmentation list[24];
+    mirt_augmentation list[25];
     mirt_model *m = mirt_model_create(s, "augmenting");
     mirt_dense_desc dense;
-    const int count = mirt_parse_augmentation(text, list, 24);
+    const int count = mirt_parse_augmentation(text, list, 25);
     mirt_tensor *x = mirt_input(m, MIRT_SHAPE(SIDE_H, SIDE_W, 3));
     for (int i = 0; i < count; i++) x = mirt_augmentation_layer(x, &list[i]);
     memset(&dense, 0, sizeof dense);
@@ -66,7 +67,7 @@ static const char *const names[] = {
     "random_brightness", "random_shear",    "random_hue",  "random_saturation", "random_erasing", "random_grayscale",
     "random_invert", "solarization", "random_posterization", "random_color_degeneration", "equalization",
     "random_sharpness", "random_gaussian_blur", "random_color_jitter", "rand_augment",
-    "random_perspective", "aug_mix", "clahe"};
+    "random_perspective", "aug_mix", "clahe", "random_elastic_transform"};
 
 /* 5: augment_once's seed */
 static uint64_t key_of_layer(int i) { return mirt__hash(names[i]) ^ mirt__hash("augment") ^ 11 ^ 5; }
@@ -88,9 +89,9 @@ static void test_layers(void) {
        "... on four replicas on two devices");
     /* As the transforms do it, keyed by seed, layer, row and step. */
     const mirt_shape shape = mirt_make_shape(SIDE_H, SIDE_W, 3, 0, 0, 0);
-    mirt_augmentation list[24];
+    mirt_augmentation list[25];
     mirt__transform t[160];
-    const int listed = mirt_parse_augmentation(network, list, 24),
+    const int listed = mirt_parse_augmentation(network, list, 25),
               transforms = transforms_by(list, listed, &shape, t, key_of_layer);
     bool same = listed == MIRT__COUNT(names) && transforms == listed + 3 + 21 + 102, distinct = true;
     for (int row = 0; row < 5; row++) {
@@ -215,7 +216,8 @@ static void test_files(void) {
         d.width = 6;
         d.crop_to_aspect_ratio = kind == MIRT_RESIZING;
         d.factor[0] = kind == MIRT_RANDOM_POSTERIZATION ? 2.0f : 0;
-        d.factor[1] = kind == MIRT_RANDOM_POSTERIZATION ? 6.0f : kind == MIRT_RANDOM_PERSPECTIVE ? 1 : 0.25f;
+        d.factor[1] = kind == MIRT_RANDOM_POSTERIZATION ? 6.0f : 0.25f;
+        if (kind == MIRT_RANDOM_PERSPECTIVE || kind == MIRT_RANDOM_ELASTIC_TRANSFORM) d.factor[1] = 1;
         x = mirt_augmentation_layer(x, &d);
     }
     mirt_tensor *out[2] = {x, mirt_dense(mirt_flatten(x), &dense)};
@@ -264,7 +266,8 @@ static void test_stages(void) {
     static unsigned char first[ROWS][BYTES], other[ROWS][BYTES];
     mirt_augmentation list[16];
     const char *const stage = "flip,rotation:0.1,zoom:0.3,crop:7:8,contrast:0.2,hue:0.2,erasing,"
-                              "sharpness:1,color_jitter:0.1:0.2,rand_augment,perspective,aug_mix";
+                              "sharpness:1,color_jitter:0.1:0.2,rand_augment,perspective,aug_mix,"
+                              "elastic_transform";
     const int count = mirt_parse_augmentation(stage, list, 16);
     const mirt_shape shape = mirt_make_shape(SIDE_H, SIDE_W, 3, 0, 0, 0);
     mirt__transform t[160];
@@ -278,7 +281,7 @@ static void test_stages(void) {
     seeded = stage_epoch(d, 4, 0, &other[0][0], BYTES) == ROWS && memcmp(first, other, sizeof first) != 0;
     ok(again && next && seeded, "the same in the same epoch, others in the next one, and with another seed");
     const int transforms = transforms_by(list, count, &shape, t, key_in_stage);
-    bool same = count == 12 && transforms == 9 + 2 + 22 + 103;
+    bool same = count == 13 && transforms == 10 + 2 + 22 + 103;
     for (int i = 0; i < ROWS; i++) {
         mirt__augment a;
         unsigned char y[BYTES];
@@ -553,6 +556,10 @@ static void test_text(void) {
     ok(mirt_parse_augmentation("clahe,clahe:2.5", l, 8) == 2 && l[0].kind == MIRT_CLAHE && l[0].clip_limit == 0 &&
            l[1].clip_limit == 2.5f,
        "... CLAHE");
+    ok(mirt_parse_augmentation("elastic_transform,elastic_transform:0.25:0.5:wrap", l, 8) == 2 &&
+           l[0].kind == MIRT_RANDOM_ELASTIC_TRANSFORM && l[0].scale[0] == 0 && l[0].fill_mode == MIRT_FILL_REFLECT &&
+           l[1].scale[0] == 0.25f && l[1].scale[1] == 0.5f && l[1].fill_mode == MIRT_FILL_WRAP,
+       "... elastic transform");
     static const char *const bad[] = {"",
                                       "flip,",
                                       ",flip",
@@ -605,6 +612,9 @@ static void test_text(void) {
                                       "aug_mix:2",
                                       "clahe:1:2",
                                       "clahe:inf",
+                                      "elastic_transform:2",
+                                      "elastic_transform:0.1:0.2:0.3",
+                                      "elastic_transform:mirror",
                                       "flip,flip,flip,flip,flip,flip,flip,flip,flip",
                                       "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
     for (int i = 0; i < MIRT__COUNT(bad); i++)

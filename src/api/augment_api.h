@@ -39,6 +39,7 @@ typedef enum mirt_augmentation_kind {
     MIRT_RANDOM_PERSPECTIVE,
     MIRT_AUG_MIX,
     MIRT_CLAHE,
+    MIRT_RANDOM_ELASTIC_TRANSFORM,
     MIRT__AUGMENTATION_COUNT
 } mirt_augmentation_kind;
 /* Where a pixel from outside of the image is taken from: (dcba|abcd|dcba), one value, (abcd|abcd|abcd),
@@ -58,16 +59,17 @@ typedef struct mirt_augmentation {
     float factor[2];             /* rotation: in turns, counter-clockwise, within [-1, 1]; brightness: of the value
                                     range, within [-1, 1]; contrast: {l, u}, within [0, 1], is 1 - l to 1 + u times the
                                     contrast, and {f, 0} is {f, f}; hue, saturation, color degeneration, erasing,
-                                    inversion, sharpness, blur, RandAugment, AugMix, perspective: within [0, 1], and
-                                    {f, 0} is {0, f};
+                                    inversion, sharpness, blur, RandAugment, AugMix, perspective, elastic transform:
+                                    within [0, 1], and {f, 0} is {0, f};
                                     grayscale: its chance, {f, 0}; posterization: bits, {l, u} is l to u - 1, within
                                     [1, 8], {f, 0} is {1, f} */
     /* zoom, above -1 to 1: how much larger the part of the image that is shown becomes, so that more than 0 zooms out;
        no width_factor: it keeps the aspect ratio. Translation, within [-1, 1]: in heights and widths, down and to the
        right */
     float height_factor[2], width_factor[2];
-    mirt_fill_mode fill_mode;    /* rotation, zoom, translation, shear; erasing: noise or MIRT_FILL_CONSTANT */
-    mirt_interpolation interpolation; /* the first four, perspective and resizing: bilinear or nearest; the layer
+    mirt_fill_mode fill_mode;    /* rotation, zoom, translation, shear, elastic transform; erasing: noise or
+                                    MIRT_FILL_CONSTANT */
+    mirt_interpolation interpolation; /* the first five, perspective and resizing: bilinear or nearest; the layer
                                          mirt_resizing any but area */
     float fill_value;            /* of MIRT_FILL_CONSTANT, and of perspective */
     int height, width;           /* of what crops and resizing make; {n, 0} is {n, n} */
@@ -80,7 +82,8 @@ typedef struct mirt_augmentation {
                                        the side */
     float scale[2];              /* erasing, within [0, 1]: squares of the shares of height and width that the erased
                                     part has; default {0.02, 0.33}; perspective, {s, 0}: a corner moves by up to half
-                                    of this share of the height and width; default 1 */
+                                    of this share of the height and width; default 1; elastic transform, within
+                                    [0, 1], {s, 0} is {0, s}: its strength; default {0, 1} */
     float addition_factor[2], threshold_factor[2]; /* solarization, within [0, 1]; {f, 0} is {0, f} */
     int bins;                    /* equalization, 2 to 256; default 256 */
     int kernel_size;             /* blur: pixels to a side, odd, at most 31; default 3 */
@@ -163,6 +166,11 @@ MIRT_API mirt_tensor *mirt_aug_mix(mirt_tensor *x, const mirt_augmentation *desc
    contrast-limited adaptive histogram equalization. Always active, also when predicting; no gradient passes. At most 64
    channels. Keras: ContrastLimitedAdaptiveHistogramEqualization. */
 MIRT_API mirt_tensor *mirt_clahe(mirt_tensor *x, const mirt_augmentation *desc);
+/* With a chance that is drawn from `factor`, default {0, 1}, pixels are read from places that alpha * noise moves. The
+   noise is normal, with a deviation of sigma = 0.05 * scale * shorter side, and blurred with the same sigma; alpha is
+   0.1 * scale * longer side. Each image draws a scale, in Keras the batch. Moves across and down are independent, in
+   Keras equal. Results are clipped to value_range. Keras: RandomElasticTransform. */
+MIRT_API mirt_tensor *mirt_random_elastic_transform(mirt_tensor *x, const mirt_augmentation *desc);
 /* These three are always active, and gradients pass. Each channel from its least and greatest number to value_range;
    one with a single number stays. At most 64 channels. */
 MIRT_API mirt_tensor *mirt_auto_contrast(mirt_tensor *x, const mirt_augmentation *desc);
@@ -187,7 +195,7 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
    0.5:0.5 is a half), grayscale:0.2 (a chance), solarization:0.1:0.5 (addition, threshold), posterization:4,
    color_degeneration:0.5, auto_contrast, equalization, sharpness:0.2:0.8, color_jitter:0.2:0.2:0.2:0.1 (brightness,
    contrast, saturation, hue), rand_augment or rand_augment:0.3, perspective or perspective:0.4 (scale), aug_mix or
-   aug_mix:0.3, clahe or clahe:2 (clip limit). */
+   aug_mix:0.3, clahe or clahe:2 (clip limit), elastic_transform or elastic_transform:0.5 (scale) with a fill mode. */
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most);
 
 /* Mean and variance of the channels of x[0], over an epoch, into desc: what mirt_normalization then takes off. The data

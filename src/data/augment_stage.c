@@ -127,6 +127,7 @@ static const struct {
     {"rand_augment", MIRT_RAND_AUGMENT, false, {MIRT__AT(factor), MIRT__AT(factor[1])}},
     {"perspective", MIRT_RANDOM_PERSPECTIVE, false, {MIRT__AT(scale)}},
     {"clahe", MIRT_CLAHE, false, {MIRT__AT(clip_limit)}},
+    {"elastic_transform", MIRT_RANDOM_ELASTIC_TRANSFORM, false, {MIRT__AT(scale), MIRT__AT(scale[1])}},
     {"aug_mix", MIRT_AUG_MIX, false, {MIRT__AT(factor), MIRT__AT(factor[1])}},
 #undef MIRT__AT
 };

@@ -347,9 +347,10 @@ MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dt
     const size_t half = mirt__augment_half(t, count, x_dtype, y_dtype);
     size_t kept = 0;
     for (int i = 0; i < count; i++) {
-        const size_t tiles = t[i].kind == MIRT_CLAHE ? (size_t)(t[i].bins * t[i].size) : 0,
-                     bytes = tiles ? tiles * MIRT__TRANSFORM_BINS * sizeof(mirt__real)
-                                   : t[i].kind == MIRT_AUG_MIX ? 2 * half : 0;
+        const int64_t tiles = t[i].kind == MIRT_CLAHE ? t[i].bins * t[i].size : 0,
+                      numbers = t[i].kind == MIRT_RANDOM_ELASTIC_TRANSFORM ? (2 * t[i].h + 3) * t[i].w
+                                                                           : tiles * MIRT__TRANSFORM_BINS;
+        const size_t bytes = t[i].kind == MIRT_AUG_MIX ? 2 * half : (size_t)numbers * sizeof(mirt__real);
         if (bytes > kept) kept = bytes;
     }
     return 2 * half + kept;
@@ -393,6 +394,7 @@ static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__tr
 MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
     const mirt__transform *const t = a->transform, *const last = &t[a->count - 1];
     const size_t half = mirt__augment_half(t, a->count, a->x_dtype, a->y_dtype);
+    mirt__real *const kept = half ? (mirt__real *)((char *)a->room + 2 * half) : NULL;
     mirt__real *real = NULL; /* the image so far, once it is float32 */
     int turn = 0;
     for (int i = 0, end; i < a->count; i = end) {
@@ -407,11 +409,11 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
         if (pass.remakes) {
             void *y = final ? a->y : (char *)a->room + (size_t)(turn++ & 1) * half;
             if (pass.moves) mirt__augment_warp(a, i, &pass, real ? real : a->x, real ? MIRT_FLOAT32 : a->x_dtype, y);
-            else mirt__augment_filter(a, &t[i], real, (mirt__real *)y);
+            else mirt__augment_filter(a, &t[i], real, (mirt__real *)y, kept);
             real = (mirt__real *)y;
         }
         for (int k = i; k < end && !pass.remakes; k++)
-            mirt__augment_values(a, &t[k], real, (mirt__real *)((char *)a->room + 2 * half));
+            mirt__augment_values(a, &t[k], real, kept);
     }
     if (half && a->y_dtype == MIRT_UINT8)
         mirt__augment_to_bytes(real, (unsigned char *)a->y, last->oh * last->ow * last->c);

@@ -32,10 +32,18 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *args);
    or for CLAHE's levels. */
 MIRT__LIB void mirt__augment_values(const mirt__augment *args, const mirt__transform *transform, mirt__real *x,
                                     mirt__real *kept);
-/* The same of one that filters, to another image. */
+/* The same of one that filters, to another image; `kept`: mirt__augment_elastic's room. */
 #define MIRT__FILTER_BESIDE 1024 /* numbers that a kernel may have beside the middle of each of its rows */
 MIRT__LIB void mirt__augment_filter(const mirt__augment *args, const mirt__transform *transform, const mirt__real *x,
-                                    mirt__real *y);
+                                    mirt__real *y, mirt__real *kept);
+/* Normal numbers [begin, end) of the noise of a transform. */
+MIRT__LIB void mirt__augment_noise(const mirt__augment *args, const mirt__transform *transform, int64_t begin,
+                                   int64_t end, mirt__real *out);
+/* to[i] += factor * from[i], which do not overlap. */
+MIRT__LIB void mirt__augment_add(mirt__real *to, const mirt__real *from, mirt__real factor, int64_t count);
+/* `room`: (2 h + 3) w numbers. */
+MIRT__LIB void mirt__augment_elastic(const mirt__augment *args, const mirt__transform *transform,
+                                     const double drawn[4], const mirt__real *x, mirt__real *y, mirt__real *room);
 /* Divides the positions of `n` pixels of row oy from ox on by m[0] x + m[1] y + m[2]. */
 MIRT__LIB void mirt__augment_divide(const float m[3], int64_t oy, int64_t ox, int64_t n, float *x, float *y);
 /* AugMix's beginning, and the ends of its chains. */

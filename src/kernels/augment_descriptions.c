@@ -74,6 +74,8 @@ MIRT__TRAINING bool mirt__transform_factors(const mirt_augmentation *d, mirt__tr
         MIRT__RANGE(RANDOM_SHARPNESS, 0, factor, 0, 1, 0, 0, 0),
         MIRT__RANGE(RANDOM_GAUSSIAN_BLUR, 0, factor, 0, 1, 0, 1, 0),
         MIRT__RANGE(RANDOM_GAUSSIAN_BLUR, 1, sigma, 0, 100, 0, 1, 0),
+        MIRT__RANGE(RANDOM_ELASTIC_TRANSFORM, 0, factor, 0, 1, 0, 1, 0),
+        MIRT__RANGE(RANDOM_ELASTIC_TRANSFORM, 1, scale, 0, 1, 0, 1, 0),
     };
 #undef MIRT__RANGE
     for (int i = 0; i < MIRT__COUNT(ranges); i++) {

@@ -1,4 +1,4 @@
-/* Image transforms whose loops stay scalar: the quotients of a perspective, AugMix, CLAHE. */
+/* Image transforms whose loops stay scalar: the quotients of a perspective, AugMix, CLAHE, elastic transforms. */
 
 #include "augment.h"
 
@@ -35,6 +35,40 @@ MIRT__LIB void mirt__augment_clahe(const mirt__transform *t, mirt__real *x, mirt
         for (int64_t i = 0; i < t->h * t->w; i++) {
             mirt__real *const at = x + i * t->c + j;
             *at = mirt__transform_tiled(t, level, i / t->w, i % t->w, *at);
+        }
+    }
+}
+
+MIRT__LIB void mirt__augment_elastic(const mirt__augment *a, const mirt__transform *t, const double drawn[4],
+                                     const mirt__real *x, mirt__real *y, mirt__real *room) {
+    const int64_t h = t->h, w = t->w, line = 2 * w;
+    const mirt__transform_elastic e = mirt__transform_elastic_of(t, drawn);
+    mirt__real *const noise = room, *const row = noise + h * line, *const kernel = row + line, share[4];
+    int64_t from[4];
+    mirt__transform_gauss(e.sigma, e.reach, kernel);
+    mirt__augment_noise(a, t, 0, h * line, noise);
+    for (int64_t i = 0; i < h * line; i += w) { /* across */
+        memset(row, 0, (size_t)line * sizeof *row);
+        memcpy(row + e.reach, noise + i, (size_t)w * sizeof *row);
+        memset(noise + i, 0, (size_t)w * sizeof *row);
+        for (int k = 0; k <= 2 * e.reach; k++) mirt__augment_add(noise + i, row + k, kernel[k], w);
+    }
+    for (int64_t i = 0; i < h * w; i++) {
+        const int64_t oy = i / w, ox = i % w;
+        if (ox == 0) { /* down, for this row */
+            memset(row, 0, (size_t)line * sizeof *row);
+            for (int k = 0; k <= 2 * e.reach; k++) {
+                const int64_t from_row = oy + k - e.reach;
+                if (from_row >= 0 && from_row < h) mirt__augment_add(row, noise + from_row * line, kernel[k], line);
+            }
+        }
+        mirt__transform_neighbors(t, (mirt__real)ox + e.by * row[ox], (mirt__real)oy + e.by * row[w + ox], from, share);
+        for (int64_t j = 0; j < t->c; j++) {
+            mirt__real v = 0;
+            for (int k = 0; k < 4; k++) {
+                if (share[k] > 0) v += share[k] * (from[k] < 0 ? (mirt__real)t->value : x[from[k] * t->c + j]);
+            }
+            y[i * t->c + j] = mirt__transform_clip(v, (mirt__real)t->range[0], (mirt__real)t->range[1]);
         }
     }
 }

@@ -77,19 +77,24 @@ static void mirt__augment_equalize(const mirt__transform *t, mirt__real *x) {
     }
 }
 
+MIRT__LIB void mirt__augment_noise(const mirt__augment *a, const mirt__transform *t, int64_t begin, int64_t end,
+                                   mirt__real *out) {
+    for (int64_t i = begin / 4 * 4; i < end; i += 4) {
+        uint32_t word[4];
+        mirt__transform_words(t->key, a->seed, a->row, a->step, (uint32_t)(2 + i / 4), word);
+        for (int64_t k = mirt__max(i, begin); k < mirt__min(i + 4, end); k++)
+            out[k - begin] = (mirt__real)mirt__normal(word[k - i]);
+    }
+}
+
 static void mirt__augment_erase(const mirt__transform *t, const mirt__augment *a, const double drawn[4],
                                 mirt__real *x) {
     int64_t part[4];
     mirt__transform_part(t, drawn, part);
     for (int64_t y = part[0]; y < part[1]; y++) {
         const int64_t begin = (y * t->w + part[2]) * t->c, end = (y * t->w + part[3]) * t->c;
-        for (int64_t i = begin / 4 * 4; i < end; i += 4) {
-            uint32_t word[4] = {0};
-            if (t->fill != MIRT_FILL_CONSTANT)
-                mirt__transform_words(t->key, a->seed, a->row, a->step, (uint32_t)(2 + i / 4), word);
-            for (int64_t k = mirt__max(i, begin); k < mirt__min(i + 4, end); k++)
-                x[k] = mirt__transform_erased(t, word[k - i]);
-        }
+        if (t->fill != MIRT_FILL_CONSTANT) mirt__augment_noise(a, t, begin, end, x + begin);
+        for (int64_t i = begin; i < end; i++) x[i] = mirt__transform_erased(t, x[i]);
     }
 }
 
@@ -114,6 +119,11 @@ MIRT__LIB void mirt__augment_values(const mirt__augment *a, const mirt__transfor
 
 #define MIRT__FILTER_PIECE 1024 /* numbers of a row at a time */
 
+MIRT__LIB void mirt__augment_add(mirt__real *to, const mirt__real *from, mirt__real factor, int64_t count) {
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < count; i++) to[i] += factor * from[i];
+}
+
 /* Numbers [begin, end) of a row: sums down the columns, then of these across. */
 static void mirt__augment_filter_piece(const mirt__transform *t, const mirt__transform_filter *f, const mirt__real *x,
                                        int64_t row, int64_t begin, int64_t end, mirt__real *y) {
@@ -121,24 +131,19 @@ static void mirt__augment_filter_piece(const mirt__transform *t, const mirt__tra
     const int64_t line = t->w * t->c, beside = f->reach * t->c, first = mirt__max(begin - beside, 0),
                   last = mirt__min(end + beside, line);
     memset(down, 0, sizeof down);
-    for (int64_t k = mirt__max(row - f->reach, 0); k <= mirt__min(row + f->reach, t->h - 1); k++) {
-        const mirt__real *const from = x + k * line + first, factor = f->down[k - row + f->reach];
-        MIRT__INDEPENDENT
-        for (int64_t i = 0; i < last - first; i++) down[i] += factor * from[i];
-    }
+    for (int64_t k = mirt__max(row - f->reach, 0); k <= mirt__min(row + f->reach, t->h - 1); k++)
+        mirt__augment_add(down, x + k * line + first, f->down[k - row + f->reach], last - first);
     memset(y + row * line + begin, 0, (size_t)(end - begin) * sizeof *y);
     for (int k = -f->reach; k <= f->reach; k++) {
         const int64_t low = mirt__max(begin, -k * t->c), high = mirt__min(end, line - k * t->c);
-        const mirt__real *const from = down + k * t->c - first, factor = f->across[k + f->reach];
-        mirt__real *const to = y + row * line;
-        MIRT__INDEPENDENT
-        for (int64_t i = low; i < high; i++) to[i] += factor * from[i];
+        mirt__augment_add(y + row * line + low, down + (low + k * t->c - first), f->across[k + f->reach], high - low);
     }
+    MIRT__INDEPENDENT
     for (int64_t i = row * line + begin; i < row * line + end; i++) y[i] = mirt__transform_filtered(f, x[i], y[i]);
 }
 
 MIRT__LIB void mirt__augment_filter(const mirt__augment *a, const mirt__transform *t, const mirt__real *x,
-                                    mirt__real *y) {
+                                    mirt__real *y, mirt__real *kept) {
     const int64_t line = t->w * t->c;
     mirt__transform_filter f;
     double drawn[4];
@@ -147,6 +152,10 @@ MIRT__LIB void mirt__augment_filter(const mirt__augment *a, const mirt__transfor
         return;
     }
     mirt__transform_draw(t, a->seed, a->row, a->step, drawn);
+    if (t->kind == MIRT_RANDOM_ELASTIC_TRANSFORM) {
+        mirt__augment_elastic(a, t, drawn, x, y, kept);
+        return;
+    }
     mirt__transform_filter_of(t, drawn, &f);
     for (int64_t row = 0; row < t->h; row++) {
         for (int64_t i = 0; i < line; i += MIRT__FILTER_PIECE)

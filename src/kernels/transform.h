@@ -49,6 +49,7 @@ MIRT__BOTH int mirt__transform_traits(mirt_augmentation_kind kind) {
     case MIRT_RANDOM_ERASING: return MIRT__RANGES | MIRT__CHANCES;
     case MIRT_RANDOM_SHARPNESS: return MIRT__RANGES | MIRT__FILTERS;
     case MIRT_RANDOM_GAUSSIAN_BLUR: return MIRT__RANGES | MIRT__FILTERS | MIRT__CHANCES;
+    case MIRT_RANDOM_ELASTIC_TRANSFORM: return MIRT__RANGES | MIRT__FILTERS | MIRT__CHANCES | MIRT__FILLS;
     default: return MIRT__RANGES;
     }
 }
@@ -168,6 +169,18 @@ MIRT__BOTH void mirt__transform_shares(const mirt__transform *t, uint64_t seed, 
     for (int i = 0; i < t->bins; i++) sum += exp(drawn[i] - drawn[ended]);
     share[0] = (mirt__real)(1 / sum);
     share[1] = (mirt__real)(1 / (1 + exp(drawn[t->bins + 1] - drawn[t->bins])));
+}
+
+/* The 2 reach + 1 numbers of the kernel of a blur. */
+MIRT__BOTH void mirt__transform_gauss(double sigma, int reach, mirt__real *out) {
+    double sum = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = -reach; i <= reach; i++) {
+            const double at = i ? i / sigma : 0, v = exp(-0.5 * at * at);
+            if (pass) out[i + reach] = (mirt__real)(v / sum);
+            else sum += v;
+        }
+    }
 }
 
 /* The position in t's input, or in its window, of output (x, y): m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5], both
@@ -532,11 +545,10 @@ MIRT__BOTH void mirt__transform_part(const mirt__transform *t, const double draw
     mirt__transform_side(sqrt(mirt__transform_between(t, 1, drawn[0])), drawn[2], t->w, part + 2);
 }
 
-/* What replaces a number of an erased image: its fill value, or the normal number of random bits. */
-MIRT__TRANSFORM_INLINE mirt__real mirt__transform_erased(const mirt__transform *t, uint32_t word) {
-    const mirt__real v = t->fill == MIRT_FILL_CONSTANT
-                             ? (mirt__real)t->value
-                             : mirt__transform_times((mirt__real)mirt__normal(word), (mirt__real)t->range[1]);
+/* What replaces a number of an erased image: its fill value, or a normal number in the range. */
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_erased(const mirt__transform *t, mirt__real normal) {
+    const mirt__real v = t->fill == MIRT_FILL_CONSTANT ? (mirt__real)t->value
+                                                       : mirt__transform_times(normal, (mirt__real)t->range[1]);
     return mirt__transform_clip(v, (mirt__real)t->range[0], (mirt__real)t->range[1]);
 }
 
@@ -546,20 +558,9 @@ typedef struct mirt__transform_filter {
     mirt__real center, side, low, high, down[MIRT__TRANSFORM_TAPS], across[MIRT__TRANSFORM_TAPS];
 } mirt__transform_filter;
 
-MIRT__BOTH void mirt__transform_gauss(double sigma, int reach, mirt__real *out) {
-    double sum = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        for (int i = -reach; i <= reach; i++) {
-            const double at = i / sigma, v = exp(-0.5 * at * at);
-            if (pass) out[i + reach] = (mirt__real)(v / sum);
-            else sum += v;
-        }
-    }
-}
-
 /* An image that is not filtered. */
 MIRT__TRANSFORM_INLINE mirt__real mirt__transform_unfiltered(const mirt__transform *t, mirt__real x) {
-    return t->kind != MIRT_RANDOM_GAUSSIAN_BLUR
+    return t->kind == MIRT_RANDOM_SHARPNESS
                ? x
                : mirt__transform_clip(x, (mirt__real)t->range[0], (mirt__real)t->range[1]);
 }
@@ -587,6 +588,60 @@ MIRT__TRANSFORM_INLINE mirt__real mirt__transform_filtered(const mirt__transform
 }
 
 #undef MIRT__TRANSFORM_INLINE
+#ifndef __CUDACC__
+#include "optimize_end.inc"
+#endif
+
+/* >>elastic transforms: noise of an image, [h][2][w], moves x and y of its pixels */
+
+#ifndef __CUDACC__
+#include "optimize_drivers.inc"
+#endif
+
+typedef struct mirt__transform_elastic {
+    double sigma; /* of the blur of the noise, in pixels */
+    int reach;    /* its kernel has 2 reach + 1 numbers, at most as many as an image has columns */
+    mirt__real by; /* pixels that blurred noise of 1 moves */
+} mirt__transform_elastic;
+
+MIRT__BOTH mirt__transform_elastic mirt__transform_elastic_of(const mirt__transform *t, const double drawn[4]) {
+    const double scale = mirt__transform_between(t, 1, drawn[0]), h = (double)t->h, w = (double)t->w;
+    mirt__transform_elastic e;
+    e.sigma = (h < w ? h : w) * (0.05 * scale);
+    e.reach = 3 * (int)e.sigma;
+    e.by = (mirt__real)(e.sigma * ((h < w ? w : h) * (0.1 * scale)));
+    return e;
+}
+
+/* The pixel of `length` that index `at` stands for, or -1: it is filled. */
+MIRT__BOTH int64_t mirt__transform_index(mirt_fill_mode fill, int64_t at, int64_t length) {
+    const int64_t period = fill == MIRT_FILL_REFLECT ? 2 * length : length;
+    if (at >= 0 && at < length) return at;
+    if (fill == MIRT_FILL_CONSTANT) return -1;
+    if (fill == MIRT_FILL_NEAREST) return at < 0 ? 0 : length - 1;
+    at %= period;
+    at += at < 0 ? period : 0;
+    return at < length ? at : period - 1 - at;
+}
+
+/* The pixels that (x, y) lies between, or -1, and their shares, which are 0 but for one if only the nearest is read. */
+MIRT__BOTH void mirt__transform_neighbors(const mirt__transform *t, mirt__real x, mirt__real y, int64_t from[4],
+                                          mirt__real share[4]) {
+    for (int k = 0; k < 4; k++) {
+        share[k] = 1;
+        from[k] = 0;
+        for (int i = 0; i < 2; i++) {
+            const mirt__real at = (i ? x : y) + (t->nearest ? (mirt__real)0.5 : 0);
+            const int64_t length = i ? t->w : t->h, whole = (int64_t)at, first = whole - (at < (mirt__real)whole);
+            const int next = i ? k % 2 : k / 2;
+            const mirt__real part = t->nearest ? 0 : at - (mirt__real)first;
+            const int64_t index = mirt__transform_index(t->fill, first + next, length);
+            share[k] *= next ? part : 1 - part;
+            from[k] = index < 0 || from[k] < 0 ? -1 : from[k] * length + index;
+        }
+    }
+}
+
 #ifndef __CUDACC__
 #include "optimize_end.inc"
 #endif

@@ -19,7 +19,7 @@
     X(random_contrast) X(random_brightness) X(random_shear) X(random_hue) X(random_saturation) X(random_erasing) \
     X(random_grayscale) X(random_invert) X(solarization) X(random_posterization) X(random_color_degeneration) \
     X(auto_contrast) X(equalization) X(random_sharpness) X(random_gaussian_blur) X(random_color_jitter) \
-    X(rand_augment) X(random_perspective) X(aug_mix) X(clahe) \
+    X(rand_augment) X(random_perspective) X(aug_mix) X(clahe) X(random_elastic_transform) \
     X(batch_norm) X(layer_norm) X(rms_norm) X(group_norm) X(unit_normalization) \
     X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate) X(dot)
 

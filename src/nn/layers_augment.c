@@ -116,7 +116,8 @@ static const mirt__field mirt__jitter_fields[] = {
     X(rand_augment, "RandAugment", blur, 2, 4) \
     X(random_perspective, "RandomPerspective", erasing, 2, 4) \
     X(aug_mix, "AugMix", mix, 0, 7) \
-    X(clahe, "ContrastLimitedAdaptiveHistogramEqualization", tile, 0, 3)
+    X(clahe, "ContrastLimitedAdaptiveHistogramEqualization", tile, 0, 3) \
+    X(random_elastic_transform, "RandomElasticTransform", erasing, 0, 6)
 
 static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x);
 #define MIRT__AUGMENT_CLASS(name, class_name, fields, first, count) \
@@ -126,7 +127,7 @@ static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x)
     MIRT__LAYER_LISTED(name);
 MIRT__AUGMENTATIONS(MIRT__AUGMENT_CLASS)
 #undef MIRT__AUGMENT_CLASS
-MIRT__STATIC_ASSERT(MIRT__NUMBER_OF_LAYER_clahe - MIRT__NUMBER_OF_LAYER_random_flip ==
+MIRT__STATIC_ASSERT(MIRT__NUMBER_OF_LAYER_random_elastic_transform - MIRT__NUMBER_OF_LAYER_random_flip ==
                         (int)MIRT__AUGMENTATION_COUNT - 1, "layers are in the order of kinds");
 
 static const mirt__layer_class *mirt__augmentation_class(int kind) {

@@ -274,11 +274,11 @@ def normal(word):
     return NormalDist().inv_cdf(((word >> 8 & 0x7FFFFF) + 0.5) / 2.0**24) * (1 if word >> 31 else -1)
 
 
-def normals(count):
+def normals(count, key=KEY):
     """The kernels' noise of an image."""
     z = np.empty((count + 3) // 4 * 4)
     for group in range(len(z) // 4):
-        z[4 * group : 4 * group + 4] = [normal(word) for word in drawn(2 + group, KEY ^ SEED, ROW)]
+        z[4 * group : 4 * group + 4] = [normal(word) for word in drawn(2 + group, key ^ SEED, ROW)]
     return z[:count]
 
 
@@ -346,6 +346,40 @@ def blur(factor, size, sigma, value_range):
     layer = L.RandomGaussianBlur(factor, kernel_size=size, sigma=sigma, value_range=value_range)
     text = entry("random_gaussian_blur", factor, value_range=value_range, size_of_kernel=size, sigma=sigma)
     return text, given(layer, chance[:2] + u[:2]), None
+
+
+def elastic(factor, scale, value_range, interpolation="bilinear", fill="reflect", value=0, key=KEY):
+    chance, strength = units(drawn(1, key ^ SEED, ROW)), units(drawn(0, key ^ SEED, ROW))[0]
+    names = dict(interpolation=interpolation, fill_mode=fill, fill_value=value)
+    layer = L.RandomElasticTransform(factor, scale, value_range=value_range, **names)
+    keras_image = keras.src.backend.tensorflow.image
+    read = keras_image.map_coordinates
+
+    def map_coordinates(image, places, order, **kw):
+        # float32 and float64 have to round to the same pixel
+        halves = [np.abs(np.asarray(place) % 1 - 0.5).min() for place in places]
+        assert order or min(halves) > 2e-5, halves
+        if kw["fill_mode"] == "reflect":
+            # on TensorFlow, unlike elsewhere and in Keras's documentation, the upper and left edges are not repeated
+            places = [place + 100.0 * size for place, size in zip(places, image.shape)]
+        return read(image, places, order, **kw)
+
+    def call(x, training):
+        height, width = x.shape[1:3]
+        noise = normals(2 * height * width, key).reshape(height, 2, width)
+        left = [noise[None, :, 0], noise[None, :, 1]]  # Keras's own would be the same for both directions
+        one_after_the_other = lambda shape, **kw: tf.constant(left.pop(0), tf.float64)
+        with (
+            mock.patch.object(tf.random, "stateless_normal", one_after_the_other),
+            mock.patch.object(keras_image, "map_coordinates", map_coordinates),
+        ):
+            y = given(layer, chance[:2] + [strength])(x, training)
+        assert not left
+        return y
+
+    text = entry("random_elastic_transform", factor, value_range=value_range, scale=scale, fill=fill,
+                 interpolation=interpolation, value=value)
+    return text, call, None
 
 
 def member(i):
@@ -582,6 +616,24 @@ for shape in SHAPES + [(33, 21, 3), (64, 48, 2)]:
         ([clahe(20.0, (2, 2), (-0.5, 1.5))], shape),
         ([clahe(-1.0, (1, 2), (0.25, 0.75))], shape),
     ]
+# Also of one row or column, and with a sigma below 1, whose kernel has one number.
+for shape in SHAPES + [(33, 21, 3), (48, 64, 1), (47, 41, 4)]:
+    for fill in FILLS:
+        kw = dict(fill=fill, value=0.75 if fill == "constant" else 0)
+        CASES.append(([elastic((1.0, 1.0), (0.9, 1.0), (0, 1), **kw)], shape))
+        CASES.append(([elastic((0.9, 1.0), (0.0, 1.0), (0.25, 0.75), "nearest", **kw)], shape))
+    CASES.append(([elastic((0.0, 0.01), (0.5, 1.0), (0.25, 0.75))], shape))
+for shape in [(5, 7, 3), (33, 21, 3)]:
+    CASES += [
+        ([rotation(0.07), elastic((1.0, 1.0), (1, 1), (0, 1), fill="wrap", key=2), brightness(0.25, (0, 1))], shape),
+        ([brightness(-0.5, (-0.25, 1.25)), elastic((0.9, 1.0), (0.5, 0.9), (0, 1), key=2), zoom(0.3, -0.2)], shape),
+    ]
+
+
+def one_after_another(entries, x):
+    for _, layer, _ in entries:
+        x = layer(x, training=True)
+    return x[0]
 
 
 def one_warp(entries, x):
@@ -607,7 +659,8 @@ text = [HEAD % (tf.__version__, keras.__version__, PROJECTIONS, FIRST)]
 for number, (entries, shape) in enumerate(CASES):
     seed = 20000 + number
     x = uniform(seed, shape).astype(np.float64) / 2 + 0.5
-    y = np.asarray(entries[0][1](tf.constant(x[None]), training=True)[0] if len(entries) == 1 else one_warp(entries, x))
+    warp = len(entries) > 1 and all(matrix for _, _, matrix in entries)
+    y = np.asarray(one_warp(entries, x) if warp else one_after_another(entries, tf.constant(x[None])))
     flat = y.ravel()
     shapes = ["{3, {%d, %d, %d}}" % s for s in (shape, y.shape)]
     text.append(
