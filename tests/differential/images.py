@@ -1,11 +1,13 @@
 """Compares resizing of images, and augmentation whose factors are fixed."""
 
 import random
+from unittest import mock
 
 import keras
 import numpy as np
 import tensorflow as tf
 from case import Case, compare
+from draws import key_of, normals
 from keras import layers as L
 from spec import line
 
@@ -100,6 +102,7 @@ class Augment(Case):
         "random_saturation",
         "random_erasing",
         "clahe",
+        "random_elastic_transform",
     ]
 
     def __init__(self, seed, scratch):
@@ -110,6 +113,8 @@ class Augment(Case):
         t = {"kind": r.choice(self.KINDS)}
         if t["kind"] in ("random_hue", "random_saturation"):
             shape[2] = 3
+        if t["kind"] == "random_elastic_transform":
+            shape[:2] = [r.randint(1, 50), r.randint(1, 50)]  # a larger kernel blurs the noise of a larger image
         self.images = n.uniform(0, 1, [rows] + shape).astype(np.float32)
         getattr(self, "draw_" + t["kind"])(r, t, shape)
         self.transform = t
@@ -263,6 +268,36 @@ class Augment(Case):
         layer = L.ContrastLimitedAdaptiveHistogramEqualization(t["value_range"], limit, grid)
         want = np.asarray(layer(tf.constant(self.images.astype(np.float64)), training=True), np.float64).ravel()
         self.judge = lambda y: compare("pixels", y, want, 2e-6)
+
+    def draw_random_elastic_transform(self, r, t, shape):
+        """Keras's layer with the library's noise, which for both directions is its own."""
+        scale, fill = float(np.float32(r.uniform(0, 1))), r.choice(["reflect", "constant", "wrap", "nearest"])
+        how = dict(interpolation=r.choice(["bilinear", "nearest"]), fill_mode=fill, fill_value=0.25)
+        t.update(factor=[1.0, 1.0], scale=[scale, scale], value_range=r.choice([[0.0, 1.0], [0.2, 0.7]]), **how)
+        layer = L.RandomElasticTransform((1.0, 1.0), (scale, scale), value_range=t["value_range"], **how)
+        keras_image, near, wants = keras.src.backend.tensorflow.image, [], {}
+        read = keras_image.map_coordinates
+
+        def map_coordinates(image, places, order, **kw):
+            near.append(np.max([np.abs(np.asarray(place) % 1 - 0.5) < 1e-3 for place in places], 0))
+            if kw["fill_mode"] == "reflect":  # TensorFlow's does not repeat the upper and left edges
+                places = [place + 100.0 * size for place, size in zip(places, image.shape)]
+            return read(image, places, order, **kw)
+
+        for way in ("layer", "stage"):
+            rows = range(len(self.images))
+            noise = [normals(key_of(way, t["kind"]), row, 2 * shape[0] * shape[1]) for row in rows]
+            noise = np.reshape(noise, (-1, shape[0], 2, shape[1]))
+            left, near[:] = [noise[:, :, 0], noise[:, :, 1]], []
+            with (
+                mock.patch.object(tf.random, "stateless_normal", lambda **kw: tf.constant(left.pop(0), tf.float64)),
+                mock.patch.object(keras_image, "map_coordinates", map_coordinates),
+            ):
+                y = np.asarray(layer(tf.constant(self.images.astype(np.float64)), training=True), np.float64)
+            # those between two pixels may be either of them
+            jumps = np.moveaxis(np.reshape(near, (shape[2], -1, *shape[:2])), 0, -1).ravel()
+            wants[way] = y.ravel(), np.where(jumps & (how["interpolation"] == "nearest"), 1, 2e-4)
+        self.judge = lambda y: compare("pixels", y, *wants["stage" if "as=stage" in self.text else "layer"])
 
     def draw_random_erasing(self, r, t, shape):
         """A rectangle of the size that Keras's bounds give, wherever it lies."""

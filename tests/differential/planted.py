@@ -366,6 +366,14 @@ PLANTS = [
         "reflection repeats no edge",
     ),
     (
+        "augmentation",
+        "augment",
+        "kernels/augment_rare.c",
+        "(mirt__real)oy + e.by * row[w + ox]",
+        "(mirt__real)oy + e.by * row[ox]",
+        "an elastic transform moves pixels along the diagonal",
+    ),
+    (
         "directories",
         "directory",
         "data/image_dataset.c",

@@ -52,7 +52,8 @@ static mirt_augmentation get_transform(const item *it) {
         "center_crop", "resizing",        "random_contrast", "random_brightness",  "random_shear",
         "random_hue",  "random_saturation", "random_erasing", "random_grayscale", "random_invert", "solarization",
         "random_posterization", "random_color_degeneration", "auto_contrast", "equalization", "random_sharpness",
-        "random_gaussian_blur", "random_color_jitter", "rand_augment", "random_perspective", "aug_mix", "clahe", NULL};
+        "random_gaussian_blur", "random_color_jitter", "rand_augment", "random_perspective", "aug_mix", "clahe",
+        "random_elastic_transform", NULL};
     static const char *const modes[] = {"horizontal_and_vertical", "horizontal", "vertical", NULL};
     static const char *const fills[] = {"reflect", "constant", "wrap", "nearest", NULL};
     mirt_augmentation d;
