@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Drawn models, metrics, schedules, images and directories in C beside Keras: differential.py [OPTIONS] RUNNER.
+"""Drawn models, metrics, schedules, images, directories and noise in C beside Keras: differential.py [OPTIONS] RUNNER.
 
 The last line is "N passed, N failed"; a failed case is printed with its description and the command that draws it
 alone."""

@@ -1,4 +1,4 @@
-"""The random numbers that the library draws for an image, in double precision."""
+"""Random numbers that the library draws for a row, in double precision."""
 
 from statistics import NormalDist
 
@@ -30,8 +30,8 @@ def words(key, row, blocks):
     return np.stack(c, 1)
 
 
-def normals(key, row, count):
-    """The noise of an image."""
+def normals(key, row, count, first=2):
+    """The noise of an image, which begins with block `first`."""
     tail = NormalDist().inv_cdf
-    drawn = words(key, row, range(2, 2 + (count + 3) // 4)).ravel()[:count]
+    drawn = words(key, row, range(first, first + (count + 3) // 4)).ravel()[:count]
     return np.array([tail(((int(w) >> 8 & 0x7FFFFF) + 0.5) / 2.0**24) * (1 if int(w) >> 31 else -1) for w in drawn])

@@ -4,6 +4,15 @@ import metrics
 import models
 import schedules
 import images
+import noise
 import directories
 
-PARTS = [models.Model, metrics.Metrics, schedules.Schedules, images.Resize, images.Augment, directories.Directory]
+PARTS = [
+    models.Model,
+    metrics.Metrics,
+    schedules.Schedules,
+    images.Resize,
+    images.Augment,
+    directories.Directory,
+    noise.Noise,
+]

@@ -374,6 +374,14 @@ PLANTS = [
         "an elastic transform moves pixels along the diagonal",
     ),
     (
+        "noise",
+        "noise",
+        "ops/dropout.c",
+        "d.rate = sqrtf(d.rate / (1 - d.rate));",
+        "d.rate = sqrtf(d.rate);",
+        "Gaussian dropout keeps the deviation of what it would drop",
+    ),
+    (
         "directories",
         "directory",
         "data/image_dataset.c",

@@ -194,7 +194,8 @@ int main(int argc, char **argv) {
         const char *word;
         void (*run)(const spec *s);
     } kinds[] = {{"model", run_model},   {"schedules", run_schedule}, {"metrics", run_metrics},
-                 {"resize", run_resize}, {"augment", run_augment},    {"directory", run_directory}};
+                 {"resize", run_resize}, {"augment", run_augment},    {"directory", run_directory},
+                 {"noise", run_noise}};
     spec s;
     if (argc != 2) die("usage: runner DIR");
     parse_spec(argv[1], &s);

@@ -68,6 +68,7 @@ void run_metrics(const spec *s);
 void run_schedule(const spec *s);
 void run_resize(const spec *s);
 void run_augment(const spec *s);
+void run_noise(const spec *s);
 void run_directory(const spec *s);
 
 #endif

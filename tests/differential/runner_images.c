@@ -1,4 +1,4 @@
-/* Schedules, resizing, augmentation and directories of images. */
+/* Schedules, resizing, augmentation, noise and directories of images. */
 #include "runner.h"
 
 #include <stdio.h>
@@ -146,6 +146,30 @@ void run_augment(const spec *s) {
     write_samples(strategy, mirt_batch(dataset, rows), &b);
     mirt_strategy_destroy(strategy);
     free(pixels);
+}
+
+/* noise shape=... rows, then a layer kind... -> pixels, as in training */
+void run_noise(const spec *s) {
+    const item *it = next_item(s, "noise", NULL), *layer = next_item(s, "layer", NULL);
+    const mirt_shape shape = get_shape(it, "shape");
+    const int64_t rows = get_int(it, "rows", 1);
+    mirt_shape all = shape;
+    mirt_array none;
+    body b;
+    mirt_strategy *strategy = make_strategy(s);
+    memset(&b, 0, sizeof b);
+    memset(&none, 0, sizeof none);
+    b.model = mirt_model_create(strategy, "noisy");
+    b.call = true;
+    mirt_tensor *x = mirt_input(b.model, shape);
+    mirt_model_output(b.model, record_layer(b.model, layer, &x, 1));
+    need(mirt_compile(b.model, NULL) == MIRT_OK, "compile");
+    for (int i = all.rank++; i > 0; i--) all.dim[i] = all.dim[i - 1];
+    all.dim[0] = rows;
+    float *numbers = (float *)read_case(s, "x.bin", (size_t)shape_count(&all) * sizeof(float));
+    write_samples(strategy, mirt_batch(mirt_arrays(mirt_make_array(numbers, MIRT_FLOAT32, all), none), rows), &b);
+    mirt_strategy_destroy(strategy);
+    free(numbers);
 }
 
 /* ---- directories */

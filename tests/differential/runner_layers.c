@@ -281,7 +281,16 @@ DESCRIBED(normalization, mirt_normalization_desc, normalization_desc)
 
 LAYER(rescaling, mirt_rescale(x, get_float(it, "scale", 1), get_float(it, "offset", 0)))
 
-LAYER(dropout, mirt_dropout(x, get_float(it, "rate", 0)))
+static mirt_dropout_desc dropout_desc(const item *it) {
+    mirt_dropout_desc d;
+    memset(&d, 0, sizeof d);
+    d.rate = get_float(it, "rate", 0);
+    d.noise_shape = get_shape(it, "noise_shape");
+    return d;
+}
+DESCRIBED(dropout_layer, mirt_dropout_desc, dropout_desc)
+DESCRIBED(alpha_dropout, mirt_dropout_desc, dropout_desc)
+LAYER(gaussian_dropout, mirt_gaussian_dropout(x, get_float(it, "rate", 0)))
 LAYER(flatten, mirt_flatten(x))
 LAYER(reshape, mirt_reshape_layer(x, get_shape(it, "target")))
 LAYER(permute, mirt_permute(x, get_shape(it, "dims")))
@@ -360,7 +369,9 @@ static const struct {
               {"activity_regularization", activity_regularization},
               {"normalization", normalization},
               {"rescaling", rescaling},
-              {"dropout", dropout},
+              {"dropout", dropout_layer},
+              {"alpha_dropout", alpha_dropout},
+              {"gaussian_dropout", gaussian_dropout},
               {"flatten", flatten},
               {"reshape", reshape},
               {"permute", permute},
