@@ -642,6 +642,49 @@ static void loss_run(const job *j, const mirt__kernels *k, const mirt__where *wh
     k->loss(&l, where);
 }
 
+enum { CIRCLE_GROUPS, CIRCLE_ROWS, CIRCLE_N, CIRCLE_KEEP };
+static const int32_t circle_shapes[][MAX_NUMBERS] = {{3, 17, 8, 0},   {3, 17, 9, 1},  {1, 5, 3, 0}, {2, 1, 7, 0},
+                                                     {2, 1, 4, 1},    {40, 65, 1, 0}, {5, 3, 33, 1}, {2, 3, 2050, 0},
+                                                     {7, 300, 30, 0}, {2, 0, 4, 0},   {SHAPE_END}};
+static void circle_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__loss l;
+    memset(&l, 0, sizeof l);
+    l.kind = MIRT_CIRCLE;
+    l.how.gamma = 2;
+    l.how.margin = 0.25f;
+    l.how.keep_diagonal = j->s[CIRCLE_KEEP] != 0;
+    l.rows = j->s[CIRCLE_ROWS];
+    l.n = j->s[CIRCLE_N];
+    l.x = (const float *)j->at[0];
+    l.labels = j->at[1];
+    l.loss = out_at(j, 2);
+    if (j->buffers > 3) {
+        l.dloss = (const float *)j->at[3];
+        l.dx = out_at(j, 4);
+    }
+    k->loss(&l, where);
+}
+/* Cosines below 1 in size, but for those of a row with itself. */
+static void circle_plan(job *j) {
+    const int64_t rows = j->s[CIRCLE_ROWS], n = j->s[CIRCLE_N];
+    input(j, UNIT, rows * n);
+    add_buffer(j, IN, MIRT_INT32, LABELS, 0, rows);
+    output(j, 40, 2 * rows);
+    float *x = (float *)j->buffer[0].initial;
+    for (int64_t r = 0; r < rows; r++) {
+        float length = 1e-30f;
+        for (int64_t k = 0; k < n; k++) length += x[r * n + k] * x[r * n + k];
+        for (int64_t k = 0; k < n; k++) x[r * n + k] *= 0.99f / sqrtf(length);
+    }
+}
+static void circle_grad_plan(job *j) {
+    circle_plan(j);
+    prepare(j, circle_run);
+    j->buffer[2].role = IN;
+    input(j, UNIT, 2 * j->s[CIRCLE_ROWS]);
+    output(j, 40, j->s[CIRCLE_ROWS] * j->s[CIRCLE_N]);
+}
+
 static const int32_t accuracy_shapes[][MAX_NUMBERS] = {
     {4, 200, MIRT__ACCURACY_SPARSE}, {1, 5, MIRT__ACCURACY_SPARSE}, {5, 300, MIRT__ACCURACY_CATEGORICAL},
     {1, 40, MIRT__ACCURACY_BINARY}, {7, 33, MIRT__ACCURACY_BINARY}, {7, 0, MIRT__ACCURACY_SPARSE}, {SHAPE_END}};
@@ -810,6 +853,8 @@ static const kernel_case kernel_cases[] = {
     {"softmax_grad", softmax_grad_plan, softmax_run, softmax_shapes},
     {"loss", loss_plan, loss_run, loss_shapes},
     {"loss_grad", loss_grad_plan, loss_run, loss_shapes},
+    {"circle", circle_plan, circle_run, circle_shapes},
+    {"circle_grad", circle_grad_plan, circle_run, circle_shapes},
     {"accuracy", accuracy_plan, accuracy_run, accuracy_shapes},
     {"dropout", dropout_plan, dropout_run, dropout_shapes},
     {"gaussian_noise", gaussian_noise_plan, gaussian_noise_run, noise_shapes},

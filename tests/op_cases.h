@@ -460,11 +460,23 @@ static mirt_tensor *values_for(mirt_loss loss, mirt_tensor *x) {
 }
 #define SPARSE_CASE(loss, logits) loss_of(loss, logits, batch(x, v[0]), classes(x))
 #define CATEGORICAL_CASE(loss, logits) loss_of(loss, logits, batch(x, v[0]), one_hot_classes(x, 5))
+/* Rows are compared with each other: a batched case ends in a sum over them. */
+static mirt_tensor *circle_of(mirt_tensor *x, mirt_tensor *groups, bool keep_diagonal) {
+    mirt_loss_options how;
+    memset(&how, 0, sizeof how);
+    how.gamma = 2;
+    how.margin = 0.25f;
+    how.keep_diagonal = keep_diagonal;
+    mirt_tensor *y = mirt__loss_of(MIRT_CIRCLE, &how, mirt_scale(x, 0.25f, 0), groups);
+    return y ? mirt_reduce_sum(mirt_tanh(mirt_scale(y, 0.03125f, 0)), 1, false) : NULL;
+}
+#define GROUPS_CASE(loss, logits) circle_of(batch(x, v[0]), classes(x), false)
 #define ELEMENTS_CASE VALUES_CASE
 #define VALUES_CASE(loss, logits) loss_of(loss, logits, values_for(loss, batch(x, v[0])), one_hot_classes(x, 5))
 #define LOSS_CASE(loss, name, labels, activation) \
     CASE(loss_##name) { UNUSED; return labels##_CASE(loss, activation != MIRT_LINEAR); }
 MIRT_LOSS_LIST(LOSS_CASE)
+CASE(circle_with_itself) { UNUSED; return circle_of(batch(x, v[0]), classes(x), true); }
 CASE(sparse_probabilities) {
     UNUSED;
     return loss_of(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, false, softmax_as_it_is(batch(x, v[0])), classes(x));
@@ -865,7 +877,8 @@ static const op_case op_cases[] = {
     {ROW(layer_norm_plain), 1, {{5, 9}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(layer_norm_beta), 2, {{4, 3}, {4, 3}}, {0}, MIRT_FLOAT32, WIDE},
 #define LOSS_ROW(loss, name, labels, activation) {ROW(loss_##name), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
-    MIRT_LOSS_LIST(LOSS_ROW){ROW(sparse_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+    MIRT_LOSS_LIST(LOSS_ROW){ROW(circle_with_itself), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(sparse_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
     {ROW(categorical_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
     {ROW(binary_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
     {ROW(binary_focal_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},

@@ -10,10 +10,12 @@
 enum { ROWS = 13, H = 5, W = 3, CLASSES = 4, PIXELS = H * W, BATCH = 5, WEIGHTS = 64 };
 static float x_values[ROWS * PIXELS * 2], one_hot[ROWS * PIXELS * CLASSES], positive[ROWS * PIXELS * CLASSES];
 static uint8_t classes[ROWS * PIXELS], all_classes[ROWS * PIXELS];
+static int32_t groups[ROWS]; /* no class numbers */
 
 static void draw(void) {
     mirt__random random = mirt__random_stream(5, 6);
     for (int i = 0; i < ROWS * PIXELS * 2; i++) x_values[i] = mirt__random_unit(&random) * 2 - 1;
+    for (int i = 0; i < ROWS; i++) groups[i] = i % 3 == 0 ? INT32_MIN : 70000 + i % 2;
     for (int i = 0; i < ROWS * PIXELS; i++) {
         const int c = (int)mirt__random_below(&random, CLASSES + 1);
         classes[i] = (uint8_t)(c == CLASSES ? 255 : c);
@@ -48,6 +50,7 @@ static const loss_case cases[] = {
     {MIRT_POISSON, {.delta = 0}},
     {MIRT_MEAN_SQUARED_LOGARITHMIC_ERROR, {.delta = 0}},
     {MIRT_MEAN_ABSOLUTE_PERCENTAGE_ERROR, {.delta = 0}},
+    {MIRT_CIRCLE, {.gamma = 16, .has_margin = true, .keep_diagonal = true}},
 };
 
 static bool is_of_shares(const loss_case *c) {
@@ -64,6 +67,7 @@ static mirt_model *pixel_model(mirt_strategy *s, const loss_case *c) {
     conv.kernel[0] = 1;
     mirt_model *m = mirt_model_create(s, "pixels");
     mirt_tensor *y = mirt_conv2d(mirt_input(m, MIRT_SHAPE(H, W, 2)), &conv);
+    if (c->loss == MIRT_CIRCLE) y = mirt_unit_normalization(mirt_flatten(y), -1);
     mirt_model_output(m, is_of_shares(c) ? mirt_sigmoid(y) : y);
     d.optimizer = mirt_sgd(0.5f, 0, false);
     d.loss = c->loss;
@@ -80,6 +84,7 @@ static mirt_dataset *pixel_data(const loss_case *c) {
                                    MIRT_SHAPE(ROWS, H, W, CLASSES));
     if (is_sparse(c))
         y = mirt_make_array(c->how.has_ignore_class ? classes : all_classes, MIRT_UINT8, MIRT_SHAPE(ROWS, H, W, 1));
+    if (c->loss == MIRT_CIRCLE) y = mirt_make_array(groups, MIRT_INT32, MIRT_SHAPE(ROWS));
     return mirt_batch(mirt_arrays(x, y), BATCH);
 }
 
@@ -127,7 +132,8 @@ static void check_loops(const loss_case *c) {
         if (replicas == 1) memcpy(first, fit, sizeof first);
         double off = 0;
         for (int i = 0; i < WEIGHTS; i++) off = worse(off, fabs((double)fit[i] - (double)first[i]));
-        ok(good && off < 1e-5, "%s: %d replica(s) train as one does, within %.1e", name, replicas, off);
+        if (replicas == 1 || c->loss != MIRT_CIRCLE) /* whose pairs are those of a replica */
+            ok(good && off < 1e-5, "%s: %d replica(s) train as one does, within %.1e", name, replicas, off);
         ok(trained(c, 1, replicas, true, other) && memcmp(fit, other, sizeof fit) == 0,
            "%s: a loop is bit-identical to fit", name);
         if (replicas == 1) continue;
@@ -184,6 +190,7 @@ static void check_taken(void) {
         {MIRT_DICE, " axes "},
         {MIRT_TVERSKY, " axes alpha beta "},
         {MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY, " q "},
+        {MIRT_CIRCLE, " gamma margin keep_diagonal "},
     };
     const struct {
         const char *name;
@@ -198,7 +205,10 @@ static void check_taken(void) {
                   {"apply_class_balancing", {.apply_class_balancing = true}},
                   {"axes", {.axes = 1}},
                   {"beta", {.beta = 0.5f}},
-                  {"q", {.q = 0.5f}}};
+                  {"q", {.q = 0.5f}},
+                  {"margin", {.margin = 0.5f}},
+                  {"margin", {.has_margin = true}},
+                  {"keep_diagonal", {.keep_diagonal = true}}};
     for (int loss = MIRT_LOSS_NONE; loss < MIRT__LOSS_COUNT; loss++) {
         const char *takes = "", *name = mirt__loss_class_get((mirt_loss)loss)->name;
         const mirt_loss_options logits = {.from_logits = true};
@@ -232,14 +242,17 @@ static void check_options(void) {
         {MIRT_BINARY_CROSSENTROPY, {.label_smoothing = 1.5f}, "label_smoothing is 1.5; it must be 0 to 1"},
         {MIRT_BINARY_CROSSENTROPY, {.label_smoothing = nan_}, "it must be 0 to 1"},
         {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, {.ignore_class = 255}, "ignore_class is 255 without has_ignore_class"},
-        {MIRT_HUBER, {.delta = -1}, "delta is -1; it must be positive and finite"},
+        {MIRT_HUBER, {.delta = -1}, "delta is -1; it must be finite and not negative"},
         {MIRT_BINARY_FOCAL_CROSSENTROPY, {.alpha = -1}, "alpha is -1"},
-        {MIRT_BINARY_FOCAL_CROSSENTROPY, {.gamma = nan_}, "they must be finite"},
+        {MIRT_BINARY_FOCAL_CROSSENTROPY, {.gamma = nan_}, "gamma is nan; it must be finite and not negative"},
         {MIRT_TVERSKY, {.gamma = 1}, "tversky has no option gamma"},
         {MIRT_TVERSKY, {.beta = nan_}, "tversky: beta is nan; it must be finite and not negative"},
         {MIRT_DICE, {.beta = 1}, "dice has no option beta"},
         {MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY, {.q = 1}, "q is 1; it must be between 0 and 1"},
         {MIRT_POISSON, {.q = 0.5f}, "poisson has no option q"},
+        {MIRT_CIRCLE, {.margin = nan_}, "circle: margin is nan; it must be finite"},
+        {MIRT_CIRCLE, {.gamma = -1}, "circle: gamma is -1; it must be finite and not negative"},
+        {MIRT_CIRCLE, {.alpha = 1}, "circle has no option alpha"},
         {MIRT_DICE, {.axes = 0x10}, "the output has 4 axes, those of the sums are 0x10"},
     };
     mirt_strategy *s = strategy_of(1, 1, 1);
@@ -305,6 +318,98 @@ static void check_dtypes(void) {
     mirt_strategy_destroy(s);
 }
 
+/* >>the circle loss */
+
+static const loss_case circle_mean = {MIRT_CIRCLE, {.gamma = 2}};
+
+static mirt_model *circle_model(mirt_strategy *s, mirt_reduction reduction) {
+    mirt_model *m = pixel_model(s, &circle_mean);
+    mirt_compile_desc d;
+    memset(&d, 0, sizeof d);
+    d.loss = MIRT_CIRCLE;
+    d.loss_options[0] = circle_mean.how;
+    d.reduction = reduction;
+    ok(mirt_compile(m, &d) == MIRT_OK, "circle: compiled again");
+    return m;
+}
+
+/* The loss of rows [first, first + count), which are one batch of `replicas`. */
+static double circle_loss(int replicas, mirt_reduction reduction, const int32_t *labels, int first, int count) {
+    mirt_strategy *s = strategy_of(1, replicas, 1);
+    mirt_model *m = circle_model(s, reduction);
+    mirt_logs logs;
+    const mirt_array x = mirt_make_array(x_values + first * PIXELS * 2, MIRT_FLOAT32, MIRT_SHAPE(count, H, W, 2)),
+                     y = mirt_make_array(labels + first, MIRT_INT32, MIRT_SHAPE(count));
+    const bool good = mirt_evaluate_arrays(m, x, y, &logs) == MIRT_OK;
+    mirt_strategy_destroy(s);
+    return good ? logs.value[0] : (double)NAN;
+}
+
+/* Pairs are those of a replica; the mean is that of all samples of the global batch whose loss is not 0: here of four
+   and of two. */
+static void check_circle_pairs(void) {
+    static const int32_t labels[10] = {1, 1, 2, 2, 3, 1, 1, 2, 4, 5};
+    const double a = circle_loss(1, MIRT_SUM, labels, 0, 5), b = circle_loss(1, MIRT_SUM, labels, 5, 5),
+                 both = circle_loss(2, MIRT_SUM, labels, 0, 10), one = circle_loss(1, MIRT_SUM, labels, 0, 10),
+                 mean = circle_loss(2, MIRT_SUM_OVER_BATCH_SIZE, labels, 0, 10);
+    ok(a > 0 && b > 0 && fabs(both - (a + b)) < 1e-5 * both, "two replicas compare their own rows: %g, %g + %g", both,
+       a, b);
+    ok(fabs(one - both) > 0.1 * both, "one compares all rows: %g, not %g", one, both);
+    ok(fabs(mean - (a + b) / 6) < 1e-6 * mean, "the mean is that of six samples: %g, %g", mean, (a + b) / 6);
+    ok(fabs(circle_loss(1, MIRT_SUM_OVER_BATCH_SIZE, labels, 0, 5) - a / 4) < 1e-6 * a, "or of four of five");
+    ok(circle_loss(1, MIRT_SUM_OVER_BATCH_SIZE, labels, 8, 2) == 0, "or of none, which is 0");
+    ok(circle_loss(3, MIRT_SUM, labels, 0, 2) == 0, "a replica without rows, and others with one, have no pairs");
+}
+
+/* bfloat16 rounds embeddings to eight bits; the loss of these is taken in float32. */
+static void check_circle_half(void) {
+    double loss[2] = {NAN, NAN};
+    for (int half = 0; half < 2; half++) {
+        mirt_strategy *s = strategy_of(1, 1, 1);
+        mirt_model *m = mirt_model_create(s, NULL);
+        mirt_dense_desc dense;
+        mirt_compile_desc d;
+        memset(&dense, 0, sizeof dense);
+        memset(&d, 0, sizeof d);
+        dense.units = 8;
+        d.optimizer = mirt_sgd(0.01f, 0, false);
+        d.loss = MIRT_CIRCLE;
+        bool good = !half || mirt_set_dtype_policy(m, "mixed_bfloat16") == MIRT_OK;
+        mirt_model_output(m, mirt_unit_normalization(mirt_dense(mirt_input(m, MIRT_SHAPE(PIXELS * 2)), &dense), -1));
+        const mirt_array x = mirt_make_array(x_values, MIRT_FLOAT32, MIRT_SHAPE(ROWS, PIXELS * 2)),
+                         y = mirt_make_array(groups, MIRT_INT32, MIRT_SHAPE(ROWS));
+        good = good && mirt_compile(m, &d) == MIRT_OK;
+        for (int step = 0; step < 5; step++) good = good && mirt_train_step(m, x, y, &loss[half]) == MIRT_OK;
+        ok(good, "circle trains%s%s%s", half ? " in mixed_bfloat16" : "", good ? "" : ": ",
+           good ? "" : mirt_last_error());
+        mirt_strategy_destroy(s);
+    }
+    ok(loss[0] > 1 && fabs(loss[1] - loss[0]) < 0.1 * loss[0], "to a loss of %g in mixed_bfloat16, %g in float32",
+       loss[1], loss[0]);
+}
+
+static void check_circle_refusals(void) {
+    const float weights[2] = {1, 2};
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_model *m = mirt_model_create(s, NULL), *flat = pixel_model(s, &circle_mean);
+    const mirt_array x = mirt_make_array(x_values, MIRT_FLOAT32, MIRT_SHAPE(ROWS, H, W, 2));
+    mirt_fit_desc fit;
+    mirt_model_output(m, mirt_sigmoid(mirt_input(m, MIRT_SHAPE(H, W, 2))));
+    refused(compile_with(m, MIRT_CIRCLE, circle_mean.how) == MIRT_E_SHAPE,
+            "circle needs embeddings (rows, n), not (rows, 5, 3, 2): flatten the output");
+    refused(!mirt_fit_arrays(flat, x, mirt_make_array(classes, MIRT_UINT8, MIRT_SHAPE(ROWS, PIXELS)), NULL),
+            "circle of pixels takes 1 (the class number)");
+    memset(&fit, 0, sizeof fit);
+    fit.class_weights = weights;
+    fit.num_class_weights = 2;
+    refused(!mirt_fit_arrays(flat, x, mirt_make_array(groups, MIRT_INT32, MIRT_SHAPE(ROWS)), &fit),
+            "is not one of the 2 classes 0 to 1");
+    fit.num_class_weights = 1;
+    refused(!mirt_fit_arrays(flat, x, mirt_make_array(groups, MIRT_INT32, MIRT_SHAPE(ROWS)), &fit),
+            "num_class_weights is 1, but pixels has 2 classes: each needs a weight");
+    mirt_strategy_destroy(s);
+}
+
 /* Nothing counts: the loss is 0, and nothing is trained. */
 static void check_all_ignored(void) {
     static uint8_t none[ROWS * PIXELS];
@@ -339,7 +444,7 @@ static void check_metric(void) {
                  value = good ? mirt_logs_value(&logs, "sparse_categorical_crossentropy") : NAN;
     ok(loss > 0 && fabs(value - loss) < 1e-7, "as a metric the loss is %g, not %g %s", value, loss, mirt_last_error());
     how.loss = MIRT_DICE;
-    refused(mirt_set_metrics(m, &metric, &how, 1) == MIRT_E_INVALID, "dice is one ratio of the global batch");
+    refused(mirt_set_metrics(m, &metric, &how, 1) == MIRT_E_INVALID, "dice depends on the other samples of a batch");
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
 }
@@ -381,7 +486,7 @@ static bool record_bad(mirt_function *f, void *user) {
 }
 
 static void check_bad_loops(void) {
-    static bad_loop bad[3];
+    static bad_loop bad[4];
     bad[0].first = bad[0].second = bad[1].first = bad[1].second = bad[2].first = bad[2].second = cases[0];
     bad[0].second.how.ignore_class = 254;
     bad[0].says = "losses of the same labels have to ignore the same class";
@@ -389,6 +494,9 @@ static void check_bad_loops(void) {
     bad[1].says = "ignore_class needs labels of the batch as they are";
     bad[2].second.how.delta = 1;
     bad[2].says = "sparse_categorical_crossentropy has no option delta";
+    bad[3].first = circle_mean;
+    bad[3].second = cases[0];
+    bad[3].says = "circle needs embeddings (rows, n), not (rows, 5, 3, 4)";
     for (int i = 0; i < MIRT__COUNT(bad); i++) {
         mirt_strategy *s = strategy_of(1, 1, 1);
         mirt_model *m = pixel_model(s, &cases[0]);
@@ -409,6 +517,9 @@ int main(void) {
     check_options();
     check_labels();
     check_dtypes();
+    check_circle_pairs();
+    check_circle_half();
+    check_circle_refusals();
     check_all_ignored();
     check_metric();
     check_no_probability();

@@ -542,7 +542,9 @@ static void check_bad(void) {
     o.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
     refused(dense, MIRT_METRIC_LOSS, &o, "takes class numbers; categorical_crossentropy of");
     o.loss = MIRT_TVERSKY;
-    refused(one, MIRT_METRIC_LOSS, &o, "tversky is one ratio of the global batch");
+    refused(one, MIRT_METRIC_LOSS, &o, "tversky depends on the other samples of a batch: it cannot be");
+    o.loss = MIRT_CIRCLE;
+    refused(sparse, MIRT_METRIC_LOSS, &o, "circle depends on the other samples of a batch");
     memset(&o, 0, sizeof o);
     refused(sparse, MIRT_IOU, &o, "io_u needs class_id or target_classes");
     o.target_classes = 0x21;

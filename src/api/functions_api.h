@@ -61,7 +61,8 @@ MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *function, mirt_model 
    every batch. MIRT_DICE over the global batch is one number. */
 MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output);
 /* The same with options (NULL: none). ignore_class needs labels of the batch as they are, and, with the default
-   reduction, multiplies each sample's mean by all labels of the global batch over those that count. */
+   reduction, multiplies each sample's mean by all labels of the global batch over those that count. MIRT_CIRCLE
+   multiplies likewise by all samples over those whose loss is not 0. */
 MIRT_API mirt_tensor *mirt_loss_values_with(mirt_loss loss, const mirt_loss_options *options, mirt_tensor *labels,
                                             mirt_tensor *output);
 /* In the body: what regularizers and mirt_add_loss add for the models called so far, term by term; `index` from 0; NULL

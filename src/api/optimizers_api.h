@@ -191,9 +191,14 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
 /* All losses: the constant, Keras's name, the kind of labels, and the activation that from_logits leaves to the loss
    (MIRT_LINEAR: none). SPARSE and CATEGORICAL want outputs (rows, classes), or for each position (rows, height, width,
    classes) and the like. Labels of SPARSE are class numbers, one for each sample or position: [height, width] or
-   [height, width, 1] in a sample, of any dtype. Labels of CATEGORICAL are one number for each class. Labels of the
-   others have the output's shape; the loss is the mean over positions of what it makes of the last axis (of ELEMENTS,
-   the mean over all outputs of a sample at once). */
+   [height, width, 1] in a sample, of any dtype. Labels of CATEGORICAL are one number for each class. Labels of GROUPS
+   are one int for each sample, equal within a group; the output is an embedding (rows, n). Labels of the others have
+   the output's shape; the loss is the mean over positions of what it makes of the last axis (of ELEMENTS, the mean over
+   all outputs of a sample at once).
+   Circle compares embeddings of length 1, as mirt_unit_normalization makes them, with those of all other samples that
+   the same replica has of the step's batch, as Keras does under MirroredStrategy: more replicas make fewer pairs. The
+   loss of a sample without a pair in its group, or without one in another group, is 0. The mean is that over all
+   samples of the global batch whose loss is not 0. Sun et al. 2020. */
 #define MIRT_LOSS_LIST(X) \
     X(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, sparse_categorical_crossentropy, SPARSE, MIRT_SOFTMAX) \
     X(MIRT_CATEGORICAL_CROSSENTROPY, categorical_crossentropy, CATEGORICAL, MIRT_SOFTMAX) \
@@ -214,7 +219,8 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
     X(MIRT_CATEGORICAL_HINGE, categorical_hinge, CATEGORICAL, MIRT_LINEAR) \
     X(MIRT_POISSON, poisson, ELEMENTS, MIRT_LINEAR) \
     X(MIRT_MEAN_ABSOLUTE_PERCENTAGE_ERROR, mean_absolute_percentage_error, ELEMENTS, MIRT_LINEAR) \
-    X(MIRT_MEAN_SQUARED_LOGARITHMIC_ERROR, mean_squared_logarithmic_error, ELEMENTS, MIRT_LINEAR)
+    X(MIRT_MEAN_SQUARED_LOGARITHMIC_ERROR, mean_squared_logarithmic_error, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_CIRCLE, circle, GROUPS, MIRT_LINEAR)
 #define MIRT__LOSS_VALUE(loss, name, labels, activation) loss,
 typedef enum mirt_loss { MIRT_LOSS_NONE = 0, MIRT_LOSS_LIST(MIRT__LOSS_VALUE) MIRT__LOSS_COUNT } mirt_loss;
 #undef MIRT__LOSS_VALUE
@@ -226,7 +232,7 @@ typedef struct mirt_loss_options {
     bool has_ignore_class; /* sparse crossentropy: positions with this label do not count; the mean is that over all */
     int ignore_class;      /* others of the global batch. 255 or -1, say, or a class */
     float delta;           /* huber: default 1 */
-    float alpha, gamma;    /* focal: default 0.25 and 2 */
+    float alpha, gamma;    /* focal: default 0.25 and 2; circle: gamma, the scale, is 80 */
     bool has_gamma;        /* gamma is as given, 0 too */
     bool apply_class_balancing; /* binary focal: alpha weighs class 1, and 1 - alpha class 0 */
     unsigned axes;         /* dice, tversky: a ratio of sums over these, as in mirt_reduce_sum: 0xe, of (rows, height,
@@ -234,6 +240,9 @@ typedef struct mirt_loss_options {
     float beta;            /* tversky: the weight of outputs where the label is 0; `alpha` is that of labels where the
                               output is 0, as in Keras; both 0: 0.5 each */
     float q;               /* generalized crossentropy: between 0 and 1, default 0.5 */
+    float margin;          /* circle: default 0.4 */
+    bool has_margin;       /* margin is as given, 0 too */
+    bool keep_diagonal;    /* circle: each sample is also a pair with itself; Keras: remove_diagonal=False */
 } mirt_loss_options;
 /* By default the loss is the mean over the global batch and over each sample's positions, such as height and width.
    MIRT_SUM adds up both; a loss over several batches then is, as in Keras, the mean of their sums, weighted by their

@@ -1,4 +1,5 @@
 /* Softmax, losses and accuracy: one warp, or one block for long rows, per row. */
+#include "../kernels/circle.h"
 #include "../kernels/loss_elements.h"
 #include "math.cuh"
 
@@ -151,6 +152,53 @@ static inline __device__ float mirt__cu_mean(const mirt__cu_row_group<BLOCK> &gr
     return group.sum(loss) / (float)l.n;
 }
 
+/* False: rows r and j are no pair. */
+template <bool BLOCK>
+static inline __device__ bool mirt__cu_circle_pair(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
+                                                   int64_t r, int64_t j, mirt__circle_pair *pair) {
+    const int32_t *label = static_cast<const int32_t *>(l.labels);
+    float cosine = 0;
+    if (j == r && !l.how.keep_diagonal) return false;
+    MIRT__CU_EACH(k, l.n) cosine += l.x[r * l.n + k] * l.x[j * l.n + k];
+    *pair = mirt__circle_of(&l.how, label[r] != label[j], group.sum(cosine));
+    return true;
+}
+
+/* As mirt__circle_row. */
+template <bool BLOCK>
+static inline __device__ void mirt__cu_circle(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l, int64_t r) {
+    float most[2] = {MIRT__NO_PAIR, MIRT__NO_PAIR}, sum[2] = {0, 0};
+    mirt__circle_pair pair;
+    for (int64_t j = 0; j < l.rows; j++) {
+        if (!mirt__cu_circle_pair(group, l, r, j, &pair)) continue;
+        const int i = pair.other;
+        const float top = fmaxf(most[i], pair.value);
+        sum[i] = sum[i] * expf(most[i] - top) + expf(pair.value - top);
+        most[i] = top;
+    }
+    for (int i = 0; i < 2 && group.lane == 0; i++)
+        l.loss[2 * r + i] = sum[i] == 0 ? MIRT__NO_PAIR : most[i] + logf(sum[i]);
+}
+
+static inline __device__ float mirt__cu_circle_share(const mirt__loss &l, int64_t r, const mirt__circle_pair &pair) {
+    const int64_t at = 2 * r + pair.other;
+    return l.loss[at ^ 1] == MIRT__NO_PAIR ? 0.0f : l.dloss[at] * expf(pair.value - l.loss[at]);
+}
+
+/* Its gradient. */
+template <bool BLOCK>
+static inline __device__ void mirt__cu_circle_grad(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
+                                                   int64_t r) {
+    float *dx = l.dx + r * l.n;
+    mirt__circle_pair pair;
+    MIRT__CU_EACH(k, l.n) dx[k] = 0;
+    for (int64_t j = 0; j < l.rows; j++) {
+        if (!mirt__cu_circle_pair(group, l, r, j, &pair)) continue;
+        const float part = pair.slope * (mirt__cu_circle_share(l, r, pair) + mirt__cu_circle_share(l, j, pair));
+        MIRT__CU_EACH(k, l.n) dx[k] += part * l.x[j * l.n + k];
+    }
+}
+
 template <bool BLOCK>
 static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
@@ -158,6 +206,7 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kerne
     for (int64_t r = group.row; r < l.rows; r += group.step) {
         float loss = 0;
         switch (l.kind) {
+        case MIRT_CIRCLE: mirt__cu_circle(group, l, r); continue;
         case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
             loss = mirt__cu_sparse_categorical_crossentropy(group, l, r);
             break;
@@ -233,6 +282,7 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_
     const mirt__cu_row_group<BLOCK> group(room);
     for (int64_t r = group.row; r < l.rows; r += group.step) {
         switch (l.kind) {
+        case MIRT_CIRCLE: mirt__cu_circle_grad(group, l, r); break;
         case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
             mirt__cu_sparse_categorical_crossentropy_grad(group, l, r);
             break;

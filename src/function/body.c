@@ -134,10 +134,12 @@ MIRT_API mirt_tensor *mirt_loss_values_with(mirt_loss loss, const mirt_loss_opti
         mirt__graph_poison(output->node->graph);
         return NULL;
     }
+    const mirt_function *f = output->node->graph->function;
     mirt_tensor *values = mirt__loss_of(loss, &how, output, labels);
+    values = mirt__loss_counted(loss, f ? f->model->config.reduction : MIRT_SUM_OVER_BATCH_SIZE, values);
     const bool batched = values && mirt__is_batched(&values->shape);
     if (values && values->shape.rank > batched) values = mirt_reduce_mean(values, 0, false);
-    return values && cls->sparse ? mirt__own_labels_use(labels, output, &how, values) : values;
+    return values && cls->sparse && cls->classes ? mirt__own_labels_use(labels, output, &how, values) : values;
 }
 
 MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output) {

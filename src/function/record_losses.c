@@ -50,8 +50,9 @@ static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *
     }
     if (cls && !cls->positions) loss = mirt__sum_of_positions(f->model, output, loss);
     loss = mirt__sample_value(f->model, loss);
-    if (cls && cls->sparse)
-        loss = mirt__class_numbers_use(f, y, mirt__last_dim(output), &f->model->config.loss_options[number], loss);
+    if (cls && cls->sparse && (cls->classes || body->num_class_weights))
+        loss = mirt__class_numbers_use(f, y, cls->classes ? mirt__last_dim(output) : body->num_class_weights,
+                                       &f->model->config.loss_options[number], loss);
     if (body->num_class_weights && cls && cls->classes && mirt__positions(output) != 1) {
         mirt__fail(MIRT_E_SHAPE, "class weights need one class for each sample; %s of %s has one for each position",
                    cls->name, mirt__output_name(f->model, number));

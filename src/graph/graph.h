@@ -41,8 +41,8 @@ typedef enum mirt__family {
     X(loss_weight, loss) X(log_softmax_grad, plain) X(gather_grad, plain) X(reduce_max_grad, reduce) \
     X(conv2d_input_grad, window) X(conv2d_weight_grad, window) X(conv2d_pool_weight_grad, window) \
     X(max_pool2d_grad, window) X(average_pool2d_grad, window) X(user_grad, data) X(softmax_grad, plain) X(loss, loss) \
-    X(loss_grad, loss) X(accuracy, plain) X(resize2d_grad, resize) X(norm_grad_sums, norm) X(norm_grad_input, norm) \
-    X(all_reduce, plain) X(all_reduce_bucket, plain) X(update_bucket, plain)
+    X(circle, loss) X(loss_grad, loss) X(accuracy, plain) X(resize2d_grad, resize) X(norm_grad_sums, norm) \
+    X(norm_grad_input, norm) X(all_reduce, plain) X(all_reduce_bucket, plain) X(update_bucket, plain)
 typedef enum mirt__op_id {
 #define MIRT__OP_ENUM(name, family) MIRT__OP_##name,
     MIRT__OP_LIST(MIRT__OP_ENUM)

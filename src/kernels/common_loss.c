@@ -183,6 +183,7 @@ static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end,
     (void)scratch;
     for (int64_t r = begin; r < end; r++) {
         switch (l->kind) {
+        case MIRT_CIRCLE: mirt__circle_row(l, r); break;
         case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
             if (l->dx) mirt__common_sparse_categorical_crossentropy_grad(call->simd, l, r);
             else l->loss[r] = mirt__common_sparse_categorical_crossentropy(call->simd, l, r);
@@ -201,7 +202,8 @@ static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end,
 
 MIRT__LIB void mirt__fast_loss(const mirt__simd *simd, const mirt__loss *args, const mirt__where *where) {
     const mirt__common_call call = {args, simd};
-    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_rows, &call);
+    const int64_t again = args->kind == MIRT_CIRCLE ? args->rows : 8; /* how often a row is read */
+    mirt__common_range(where, args->rows, mirt__common_step(args->n * again), mirt__common_loss_rows, &call);
 }
 
 static void mirt__common_accuracy_rows(const void *args, int64_t begin, int64_t end, void *scratch) {

@@ -56,6 +56,8 @@ MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *shape);
 
 /* What the tables' `constrain` does with SPECTRAL_NORM. */
 MIRT__TRAINING_LIB void mirt__spectral_norm(const mirt__constrain *args);
+/* What `loss` does with row r of MIRT_CIRCLE: its sums or, if there is a dx, its gradient. */
+MIRT__ABSENT_LIB void mirt__circle_row(const mirt__loss *loss, int64_t r);
 
 /* part[i] for i in [0, parts), each `count` long and `stride` apart, summed into part 0 by a fixed
    binary tree: the node over [lo, hi) adds its right child to its left one, the left child

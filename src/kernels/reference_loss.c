@@ -151,6 +151,7 @@ static void mirt__ref_mean(const mirt__loss *l, int64_t r, mirt__ref_element ele
 MIRT__LIB void mirt__ref_loss(const mirt__loss *l) {
     for (int64_t r = 0; r < l->rows; r++) {
         switch (l->kind) {
+        case MIRT_CIRCLE: mirt__circle_row(l, r); continue;
         case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
         case MIRT_CATEGORICAL_CROSSENTROPY:
             if (l->dx) mirt__ref_crossentropy_grad(l, r);

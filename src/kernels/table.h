@@ -280,14 +280,15 @@ typedef struct mirt__softmax {
    formulas: probabilities are clipped to [1e-7, 1 - 1e-7] (categorical ones normalized by their sum
    first); binary crossentropy and mean squared error average over n. labels: int32 [rows] for the sparse loss
    (already checked), otherwise float32 [rows, n]. With gradients, dx[r, j] = dloss[r] * d loss[r] /
-   d x[r, j]. */
+   d x[r, j]. Circle, with any int32 [rows]: loss and dloss are [rows, 2], logarithms of sums of exponentials over a
+   row's pairs of one class and over its other ones (kernels/circle.h). */
 typedef struct mirt__loss {
     mirt_loss kind;
     mirt_loss_options how; /* with defaults filled in */
     int64_t rows, n;
     const mirt__real *x;
     const void *labels;
-    mirt__real *loss;        /* forward */
+    mirt__real *loss;        /* forward; circle's gradient reads it */
     const mirt__real *dloss; /* gradient: [rows] */
     mirt__real *dx;          /* gradient; NULL forward */
 } mirt__loss;

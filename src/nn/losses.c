@@ -5,6 +5,7 @@
 
 #define MIRT__LOSS_SPARSE true, true, true
 #define MIRT__LOSS_CATEGORICAL true, true, false
+#define MIRT__LOSS_GROUPS true, false, true
 #define MIRT__LOSS_VALUES true, false, false
 #define MIRT__LOSS_ELEMENTS false, false, false
 #define MIRT__LOSS_ROW(loss, name, labels, activation) {#name, MIRT__LOSS_##labels, activation},
@@ -15,6 +16,7 @@ static const mirt__loss_class mirt__loss_table[] = {
 MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__loss_table) == MIRT__LOSS_COUNT, "a row for each loss");
 #undef MIRT__LOSS_SPARSE
 #undef MIRT__LOSS_CATEGORICAL
+#undef MIRT__LOSS_GROUPS
 #undef MIRT__LOSS_VALUES
 #undef MIRT__LOSS_ELEMENTS
 #undef MIRT__LOSS_ROW
@@ -62,7 +64,7 @@ MIRT__LIB bool mirt__output_logits(const mirt_model *model, int output) {
 #define MIRT__LOSS_OPTION_LIST(X) \
     X(BOOL, from_logits) X(FLOAT, label_smoothing) X(BOOL, has_ignore_class) X(SIGNED, ignore_class) X(FLOAT, delta) \
     X(FLOAT, alpha) X(FLOAT, gamma) X(BOOL, has_gamma) X(BOOL, apply_class_balancing) X(INT, axes) X(FLOAT, beta) \
-    X(FLOAT, q)
+    X(FLOAT, q) X(FLOAT, margin) X(BOOL, has_margin) X(BOOL, keep_diagonal)
 #define MIRT__LOSS_OPTION_NUMBER(kind, option) MIRT__LOSS_OPTION_##option,
 enum { MIRT__LOSS_OPTION_LIST(MIRT__LOSS_OPTION_NUMBER) MIRT__LOSS_OPTION_COUNT };
 #undef MIRT__LOSS_OPTION_NUMBER
@@ -71,7 +73,8 @@ enum { MIRT__LOSS_OPTION_LIST(MIRT__LOSS_OPTION_NUMBER) MIRT__LOSS_OPTION_COUNT 
 static unsigned mirt__loss_takes(mirt_loss loss) {
 #define MIRT__TAKES(option) (1u << MIRT__LOSS_OPTION_##option)
     const unsigned any = MIRT__TAKES(from_logits), smooth = any | MIRT__TAKES(label_smoothing),
-                   focal = smooth | MIRT__TAKES(alpha) | MIRT__TAKES(gamma) | MIRT__TAKES(has_gamma);
+                   scaled = any | MIRT__TAKES(gamma) | MIRT__TAKES(has_gamma),
+                   focal = smooth | scaled | MIRT__TAKES(alpha);
     switch (loss) {
     case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
         return smooth | MIRT__TAKES(has_ignore_class) | MIRT__TAKES(ignore_class);
@@ -83,6 +86,8 @@ static unsigned mirt__loss_takes(mirt_loss loss) {
     case MIRT_DICE: return any | MIRT__TAKES(axes);
     case MIRT_TVERSKY: return any | MIRT__TAKES(axes) | MIRT__TAKES(alpha) | MIRT__TAKES(beta);
     case MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY: return any | MIRT__TAKES(q);
+    case MIRT_CIRCLE:
+        return scaled | MIRT__TAKES(margin) | MIRT__TAKES(has_margin) | MIRT__TAKES(keep_diagonal);
     default: return any;
     }
 #undef MIRT__TAKES
@@ -96,34 +101,42 @@ MIRT__LIB int mirt__loss_fields(const mirt__field **fields) {
     return MIRT__LOSS_OPTION_COUNT;
 }
 
+/* What the number of a field must be; NULL: it is. */
+static const char *mirt__option_want(int field, float value) {
+    if (field == MIRT__LOSS_OPTION_label_smoothing) return value >= 0 && value <= 1 ? NULL : "0 to 1";
+    if (field == MIRT__LOSS_OPTION_q) return value >= 0 && value < 1 ? NULL : "between 0 and 1";
+    if (field == MIRT__LOSS_OPTION_margin) return fabsf(value) <= FLT_MAX ? NULL : "finite";
+    return value >= 0 && value <= FLT_MAX ? NULL : "finite and not negative";
+}
+
 MIRT__LIB mirt_status mirt__loss_options_check(const char *name, mirt_loss loss, const mirt_loss_options *o,
                                                int rank) {
     const unsigned takes = mirt__loss_takes(loss);
     const mirt__field *field;
     const int fields = mirt__loss_fields(&field);
     for (int i = 0; i < fields; i++) {
-        if (takes >> i & 1 || mirt__fields_zero(&field[i], 1, o)) continue;
+        if (mirt__fields_zero(&field[i], 1, o)) continue;
         const char *option = field[i].name + (strncmp(field[i].name, "has_", 4) == 0 ? 4 : 0);
-        return mirt__fail(MIRT_E_INVALID, "%s has no option %s", name, option);
+        if (!(takes >> i & 1)) return mirt__fail(MIRT_E_INVALID, "%s has no option %s", name, option);
+        if (field[i].kind != MIRT__FIELD_FLOAT) continue;
+        const float value = *(const float *)(const void *)((const char *)o + field[i].offset);
+        const char *want = mirt__option_want(i, value);
+        if (want) return mirt__fail(MIRT_E_INVALID, "%s: %s is %g; it must be %s", name, option, (double)value, want);
     }
-    if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
-        return mirt__fail(MIRT_E_INVALID, "%s: label_smoothing is %g; it must be 0 to 1", name,
-                          (double)o->label_smoothing);
     if (o->ignore_class && !o->has_ignore_class)
         return mirt__fail(MIRT_E_INVALID, "%s: ignore_class is %d without has_ignore_class", name, o->ignore_class);
-    if (!(o->delta >= 0 && o->delta <= FLT_MAX))
-        return mirt__fail(MIRT_E_INVALID, "%s: delta is %g; it must be positive and finite", name, (double)o->delta);
-    if (!(o->alpha >= 0 && o->alpha <= FLT_MAX && o->gamma >= 0 && o->gamma <= FLT_MAX))
-        return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g and gamma %g; they must be finite and not negative", name,
-                          (double)o->alpha, (double)o->gamma);
-    if (!(o->beta >= 0 && o->beta <= FLT_MAX))
-        return mirt__fail(MIRT_E_INVALID, "%s: beta is %g; it must be finite and not negative", name, (double)o->beta);
-    if (!(o->q >= 0 && o->q < 1))
-        return mirt__fail(MIRT_E_INVALID, "%s: q is %g; it must be between 0 and 1", name, (double)o->q);
     if (o->axes >> rank)
         return mirt__fail(MIRT_E_INVALID, "%s: the output has %d axes, those of the sums are 0x%x", name, rank,
                           o->axes);
     return MIRT_OK;
+}
+
+static bool mirt__loss_shape_fits(mirt_loss loss, const mirt_tensor *output) {
+    char text[96];
+    if (loss != MIRT_CIRCLE || output->shape.rank == 2) return true;
+    return mirt__fail(MIRT_E_SHAPE, "circle needs embeddings (rows, n), not %s: flatten the output",
+                      mirt__shape_text(&output->shape, text)),
+           false;
 }
 
 MIRT__LIB bool mirt__custom_named(const char *name) { return name && mirt__utf8_valid(name, strlen(name)); }
@@ -148,6 +161,7 @@ static mirt_status mirt__loss_check(mirt_model *model, int output) {
         model->config.custom_losses[output] = mirt__custom_loss_of(model->strategy, custom);
         return model->config.custom_losses[output] ? MIRT_OK : mirt__fail_at("output %d", output);
     }
+    if (!mirt__loss_shape_fits(kind, t)) return mirt_last_status();
     const mirt__loss_class *cls = mirt__output_loss(model, output);
     if (!cls->classes || (t->shape.rank >= 2 && mirt__last_dim(t) >= 2)) return MIRT_OK;
     return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes) or (rows, ..., classes); %s is %s",
@@ -353,8 +367,9 @@ MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, const mirt_loss_options *op
     mirt_tensor *x = mirt__loss_input(cls, output, &how.from_logits);
     if (how.delta == 0) how.delta = 1;
     if (how.alpha == 0) how.alpha = 0.25f;
-    if (how.gamma == 0 && !how.has_gamma) how.gamma = 2;
-    if (!mirt__labels_fit(x, t, cls->positions)) {
+    if (how.gamma == 0 && !how.has_gamma) how.gamma = loss == MIRT_CIRCLE ? 80 : 2;
+    if (how.margin == 0 && !how.has_margin) how.margin = 0.4f;
+    if (!mirt__loss_shape_fits(loss, x) || !mirt__labels_fit(x, t, cls->positions)) {
         mirt__graph_poison(output->node->graph);
         return NULL;
     }
@@ -381,8 +396,16 @@ MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, const mirt_loss_options *op
         return mirt_scale(mirt__mean_of_sample(t), 100, 0);
     case MIRT_MEAN_SQUARED_LOGARITHMIC_ERROR:
         return mirt__mean_of_sample(mirt_square(mirt_subtract(mirt__log_1p(x), mirt__log_1p(t))));
+    case MIRT_CIRCLE: return mirt_softplus(mirt__sum_of_last(mirt__loss_op(loss, &how, x, t)));
     default: return mirt__loss_op(loss, &how, x, t);
     }
+}
+
+MIRT__LIB mirt_tensor *mirt__loss_counted(mirt_loss loss, mirt_reduction reduction, mirt_tensor *values) {
+    if (loss != MIRT_CIRCLE || reduction == MIRT_SUM || !values) return values;
+    mirt_tensor *counts = mirt_cast(mirt_less(mirt__scalar_op(values->node->graph, 0), values), MIRT_FLOAT32);
+    mirt_tensor *share = mirt__reduce_op(MIRT__REDUCE_MEAN, counts, 1, false);
+    return mirt_divide(values, mirt__not_below(mirt__all_reduce_op(&share, 1, MIRT__ALL_REDUCE_MEAN), FLT_MIN));
 }
 
 MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output,
@@ -408,7 +431,9 @@ MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mi
     const mirt_custom_loss *custom = model->config.custom_losses[number];
     mirt_loss_options how = model->config.loss_options[number];
     how.from_logits = mirt__output_logits(model, number);
-    if (!custom) return mirt__loss_of(mirt__output_loss_kind(model, number), &how, output, labels);
+    const mirt_loss kind = mirt__output_loss_kind(model, number);
+    if (!custom)
+        return mirt__loss_counted(kind, model->config.reduction, mirt__loss_of(kind, &how, output, labels));
     mirt_tensor *loss, *cast = mirt_cast(labels, MIRT_FLOAT32);
     {
         MIRT__OUTSIDE;

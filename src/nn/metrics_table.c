@@ -92,9 +92,9 @@ MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__me
     char text[96];
     if (use->metric == MIRT_METRIC_LOSS && !use->options.loss)
         return mirt__fail(MIRT_E_INVALID, "MIRT_METRIC_LOSS needs a `loss` in its options");
-    if (use->metric == MIRT_METRIC_LOSS && (use->options.loss == MIRT_DICE || use->options.loss == MIRT_TVERSKY))
-        return mirt__fail(MIRT_E_INVALID, "%s is one ratio of the global batch, not a value for each sample: it cannot "
-                                          "be a metric",
+    if (use->metric == MIRT_METRIC_LOSS && (use->options.loss == MIRT_DICE || use->options.loss == MIRT_TVERSKY ||
+                                            use->options.loss == MIRT_CIRCLE))
+        return mirt__fail(MIRT_E_INVALID, "%s depends on the other samples of a batch: it cannot be a metric",
                           mirt__loss_class_get(use->options.loss)->name);
     if (use->options.average && use->metric >= MIRT_TRUE_POSITIVES && use->metric <= MIRT_FALSE_NEGATIVES)
         return mirt__fail(MIRT_E_INVALID, "%s has no average; precision, recall, F1 and F-beta have", name);

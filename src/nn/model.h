@@ -140,7 +140,8 @@ typedef struct mirt__loss_class {
     const char *name;           /* Keras's */
     bool positions;             /* it compares what lies along the last axis: a loss for each position */
     bool classes;               /* of (rows, ..., classes) alone */
-    bool sparse;                /* labels are class numbers, one a position; otherwise float32, one an output */
+    bool sparse;                /* labels are class numbers (without `classes`: any int), one a position; otherwise
+                                   float32, one an output */
     mirt_activation_kind undo;  /* behind this activation the loss is computed from what went into it */
 } mirt__loss_class;
 
@@ -476,6 +477,9 @@ MIRT__LIB int64_t mirt__label_count(const mirt_model *model, int output);
 /* The loss of each sample or position. `labels` as they are in the data. */
 MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, const mirt_loss_options *options, mirt_tensor *output,
                                      mirt_tensor *labels);
+/* The values, multiplied so that the mean over the global batch is that over the samples that count: of the circle
+   loss those whose value is not 0, as in Keras. */
+MIRT__LIB mirt_tensor *mirt__loss_counted(mirt_loss loss, mirt_reduction reduction, mirt_tensor *values);
 /* Fields of mirt_loss_options; returns how many. */
 MIRT__LIB int mirt__loss_fields(const mirt__field **fields);
 /* Whether the loss, by `name` in messages, takes these options of an output of so many axes. */

@@ -2,7 +2,8 @@
 /* Softmax, losses and accuracy. */
 
 /* softmax and its logarithm over the last axis. loss: a.kind (mirt_loss), `how`; inputs predictions, labels; one value
-   for each sample, or of losses along the last axis for each position: the shape without that axis. accuracy: a.kind
+   for each sample, or of losses along the last axis for each position: the shape without that axis. circle: likewise,
+   but two values for each sample, over pairs with all other rows (kernels/circle.h). accuracy: a.kind
    (mirt__accuracy_kind), likewise. */
 
 static bool mirt__softmax_shape(mirt__node *node) {
@@ -77,10 +78,11 @@ MIRT__TRAINING bool mirt__compared_shape(mirt__node *node) {
     mirt_shape y = node->in[0]->shape;
     if (!mirt__need_float(node, 1) || !mirt__labels_fit(node->in[0], node->in[1], positions)) return false;
     y.rank = positions ? y.rank - 1 : 1;
+    if (node->id == MIRT__OP_circle) y.dim[y.rank++] = 2;
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
 
-/* Forward and, with the gradient of the loss as a third input, back. */
+/* Forward and, with the gradient of the loss as a third input, and circle's values as a fourth, back. */
 MIRT__TRAINING void mirt__loss_run(const mirt__call *call) {
     mirt__loss l;
     memset(&l, 0, sizeof l);
@@ -95,13 +97,14 @@ MIRT__TRAINING void mirt__loss_run(const mirt__call *call) {
     } else {
         l.dloss = mirt__in(call, 2);
         l.dx = mirt__out(call, 0);
+        if (call->node->num_in > 3) l.loss = (mirt__real *)call->in[3];
     }
     call->kernels->loss(&l, &call->where);
 }
 
 MIRT__TRAINING void mirt__loss_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    mirt_tensor *in[3] = {node->in[0], node->in[1], dy[0]};
-    dx[0] = mirt__apply(MIRT__OP_loss_grad, &node->a, in, 3);
+    mirt_tensor *in[4] = {node->in[0], node->in[1], dy[0], node->out[0]};
+    dx[0] = mirt__apply(MIRT__OP_loss_grad, &node->a, in, node->id == MIRT__OP_circle ? 4 : 3);
 }
 
 MIRT__TRAINING void mirt__accuracy_run(const mirt__call *call) {
@@ -117,15 +120,17 @@ MIRT__TRAINING void mirt__accuracy_run(const mirt__call *call) {
 
 MIRT__TRAINING_ROW(loss, mirt__compared_shape, mirt__loss_run,
     MIRT__SET_GRADIENT(mirt__loss_gradient) MIRT__IS(row_wise))
+MIRT__TRAINING_ROW(circle, mirt__compared_shape, mirt__loss_run, MIRT__SET_GRADIENT(mirt__loss_gradient))
 MIRT__TRAINING_ROW(loss_grad, mirt__shape_kept, mirt__loss_run, )
 MIRT__TRAINING_ROW(accuracy, mirt__compared_shape, mirt__accuracy_run, MIRT__IS(row_wise))
 
 MIRT__TRAINING_LIB mirt_tensor *mirt__loss_op(mirt_loss kind, const mirt_loss_options *how, mirt_tensor *x,
                                               mirt_tensor *labels) {
-    mirt__attrs a = mirt__attrs_of(MIRT__OP_loss);
+    const mirt__op_id id = kind == MIRT_CIRCLE ? MIRT__OP_circle : MIRT__OP_loss;
+    mirt__attrs a = mirt__attrs_of(id);
     a.kind = (int)kind;
     MIRT__OF(&a, loss)->how = *how;
-    return mirt__apply_two(MIRT__OP_loss, &a, x, labels);
+    return mirt__apply_two(id, &a, x, labels);
 }
 
 MIRT__TRAINING_LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels) {

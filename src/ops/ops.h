@@ -129,7 +129,7 @@ MIRT__LIB mirt_tensor *mirt__fit_op(mirt_tensor *x, const mirt__transform *t);
 /* Whether a loss can compare predictions with labels, by `positions` along the last axis; false with the error set. */
 MIRT__TRAINING_LIB bool mirt__labels_fit(const mirt_tensor *x, const mirt_tensor *labels, bool positions);
 /* A loss that has a kernel, of each sample or along the last axis of each position: predictions' shape without that
-   axis. */
+   axis. Circle: (rows, 2), whose sum's softplus is the loss. */
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, const mirt_loss_options *how, mirt_tensor *x, mirt_tensor *labels);
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels);
 

@@ -92,7 +92,9 @@ static mirt_status mirt__check_class_weights(const mirt__fit *fit) {
                           mirt__num_labels(model));
     int output = 0;
     while (!mirt__output_has_loss(model, output)) output++;
+    const mirt__loss_class *cls = mirt__output_loss(model, output);
     int64_t classes = mirt__last_dim(model->output[output]) > 1 ? mirt__last_dim(model->output[output]) : 2;
+    if (cls && cls->sparse && !cls->classes) classes = mirt__max(d->num_class_weights, 2); /* of any number of groups */
     if (d->num_class_weights != classes) {
         return mirt__fail(MIRT_E_SHAPE, "num_class_weights is %d, but %s has %lld classes: each needs a weight",
                           d->num_class_weights, model->name, (long long)classes);

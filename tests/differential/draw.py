@@ -557,14 +557,14 @@ class Drawing:
 
     def head(self, loss, from_logits):
         """Layers that make an output which the loss takes."""
-        x, shaped = self.at, self.chance(0.3)
+        x, shaped = self.at, loss != "circle" and self.chance(0.3)
         if not shaped and len(self.shape()) > 1:
             (
                 self.add("global_average_pool2d", [self.shape()[2]], keepdims=False)
                 if len(self.shape()) == 3 and self.chance(0.5)
                 else self.flatten()
             )
-        several = "categorical" in loss or loss == "kl_divergence"
+        several = "categorical" in loss or loss in ("kl_divergence", "circle")
         classes = self.pick([2, 3, 5, 7, 10] if several else [1, 2, 3])
         last = self.pick(["linear", "tanh", "linear"])
         if loss == "poisson":
@@ -582,7 +582,13 @@ class Drawing:
             options["ignore_class"] = 1
         if loss == "categorical_generalized_cross_entropy":
             options["q"] = self.pick([0.5, 0.3, 0.9])
+        if loss == "circle":
+            last, classes = "linear", max(classes, 3)
+            options.update(gamma=self.pick([2.0, 8.0]), margin=self.pick([0.4, 0.25]))
+            options["remove_diagonal"] = self.chance(0.7)
         self.add("dense", list(self.shape()[:-1]) + [classes], units=classes, use_bias=True, activation=last)
+        if loss == "circle":
+            self.add("unit_normalization", self.shape(), axis=1)
         self.spec["outputs"].append({"layer": self.at[0], "loss": loss, "shape": list(self.shape()), **options})
         self.at = x
 
@@ -606,7 +612,7 @@ def draw(seed, variation=0):
             * 2
             + ["huber", "log_cosh", "kl_divergence", "cosine_similarity"]
             + ["binary_focal_crossentropy", "categorical_focal_crossentropy"]
-            + ["poisson", "categorical_generalized_cross_entropy"]
+            + ["poisson", "categorical_generalized_cross_entropy", "circle"]
         )
         d.head(loss, from_logits)
     draw_training(d, from_logits)

@@ -201,12 +201,24 @@ def make_optimizer(o, schedule):
     return optimizer
 
 
-def make_loss(out, from_logits, reduction):
+def watched_circle(loss, margin, watch):
+    def watched(y, p, sample_weight=None):
+        if watch.on:
+            other = np.asarray(y)[:, None] != np.asarray(y)[None]
+            watch.points((np.asarray(p) @ np.asarray(p).T)[other], [1, -margin])
+        return loss(y, p, sample_weight=sample_weight)
+
+    return watched
+
+
+def make_loss(out, from_logits, reduction, watch):
     name = "".join({"kl": "KL"}.get(word, word.capitalize()) for word in out["loss"].split("_"))
-    options = {k: out[k] for k in ("label_smoothing", "ignore_class", "q") if k in out}
+    names = ("label_smoothing", "ignore_class", "q", "gamma", "margin", "remove_diagonal")
+    options = {k: out[k] for k in names if k in out}
     if "crossentropy" in out["loss"]:
         options["from_logits"] = from_logits
-    return getattr(keras.losses, name)(reduction=reduction, **options)
+    loss = getattr(keras.losses, name)(reduction=reduction, **options)
+    return watched_circle(loss, options["margin"], watch) if out["loss"] == "circle" else loss
 
 
 def shares_of(rows, replicas):
@@ -234,7 +246,7 @@ class Side:
             self.layers[name].trainable = False
         self.variables = {v.path: v for v in self.model.weights}
         c = spec["compile"]
-        self.losses = [make_loss(out, c["from_logits"], c["reduction"]) for out in spec["outputs"]]
+        self.losses = [make_loss(out, c["from_logits"], c["reduction"], self.watch) for out in spec["outputs"]]
         self.loss_weights = c["loss_weights"] or [1.0] * len(self.losses)
 
     def shapes(self):

@@ -220,6 +220,9 @@ static void compile(run *r) {
         c.losses[count++] = (mirt_loss)get_name(out, "loss", losses, 0);
         o->label_smoothing = get_float(out, "label_smoothing", 0);
         o->q = get_float(out, "q", 0);
+        o->gamma = get_float(out, "gamma", 0);
+        o->margin = get_float(out, "margin", 0);
+        o->keep_diagonal = !get_bool(out, "remove_diagonal", true);
         o->ignore_class = get_int(out, "ignore_class", 0);
         o->has_ignore_class = o->ignore_class != 0;
     }
@@ -278,7 +281,7 @@ static void read_data(run *r) {
     }
     for (const item *it = next_item(r->s, "output", NULL); it; it = next_item(r->s, "output", it)) {
         const char *loss = get_text(it, "loss");
-        const bool sparse = strncmp(loss, "sparse", 6) == 0 ||
+        const bool sparse = strncmp(loss, "sparse", 6) == 0 || strcmp(loss, "circle") == 0 ||
                             strcmp(loss, "categorical_generalized_cross_entropy") == 0;
         mirt_shape shape = get_shape(it, "shape");
         char file[32];

@@ -3,7 +3,7 @@
 
 def numbers(loss):
     """Whether the labels of a loss are class numbers."""
-    return loss in ("sparse_categorical_crossentropy", "categorical_generalized_cross_entropy")
+    return loss in ("sparse_categorical_crossentropy", "categorical_generalized_cross_entropy", "circle")
 
 
 def text_of(value):

@@ -390,6 +390,24 @@ pixels("pixels_kl", losses.KLDivergence(), one_hot=True, weighted=True)
 pixels("pixels_cosine", losses.CosineSimilarity(), one_hot=True)
 
 
+# Rows compared with the others of their batch; no two of a batch of two are a pair of one class and of two. The mean
+# is that over samples whose loss is not 0.
+def circle(name, weighted=False, class_weight=None, **options):
+    i = keras.Input((6,))
+    hidden, out = layers.Dense(5, activation="relu", name="hidden"), layers.Dense(3, name="out")
+    data = [(x(0, 6, v), classes(0, 3, v)) + ((sample_weights(v),) if weighted else ()) for v in (False, True)]
+    fit(name, keras.Model(i, layers.UnitNormalization()(out(hidden(i)))), dense_names(hidden) + dense_names(out),
+        data[0], data[1], dict(loss=losses.Circle(gamma=2.0, margin=0.25, **options), metrics=["accuracy"]),
+        class_weight=class_weight)
+
+
+circle("circle")
+circle("circle_diagonal", remove_diagonal=False)
+circle("circle_weighted", weighted=True)
+circle("circle_sum", reduction="sum")
+circle("circle_classes", class_weight={0: 0.5, 1: 2.0, 2: 1.25})
+
+
 # from_logits of a loss after its own activation: Keras warns, and reads the input of that.
 one("softmax_logits", 3, "softmax", 6, lambda v: classes(0, 3, v),
     dict(loss=losses.SparseCategoricalCrossentropy(from_logits=True)))

@@ -179,10 +179,11 @@ def losses():
         """mirt_loss_options."""
         o = dict(options)
         ignored, gamma, axes = o.pop("ignore_class", None), o.pop("gamma", None), o.pop("axis", ())
+        margin = o.pop("margin", None)
         fields = (int(o.pop("from_logits", 0)), o.pop("label_smoothing", 0), int(ignored is not None), ignored or 0,
                   o.pop("delta", 0), o.pop("alpha", 0), gamma or 0, int(gamma is not None),
                   int(o.pop("apply_class_balancing", 0)), sum(1 << axis for axis in axes), o.pop("beta", 0),
-                  o.pop("q", 0))
+                  o.pop("q", 0), margin or 0, int(margin is not None), int(not o.pop("remove_diagonal", True)))
         assert not o
         return "{%s}" % ", ".join("%rf" % f if isinstance(f, float) else str(f) for f in fields)
 
@@ -275,6 +276,17 @@ def losses():
     add("mean_absolute_percentage_error", None, x[:1], t[:1])
     add("mean_absolute_percentage_error", None, x[1:], t[1:])
     add("log_cosh", None, x[:, :5] * np.float32(2 ** -16), 0 * t[:, :5])  # 1 - 2 sigmoid(-2 |x|) has no digits left
+    rest = uniform(322, (17, 8))
+    unit = rest / np.sqrt((rest * rest).sum(1, keepdims=True))
+    for x, groups in ((unit[:1], [3]), (unit[:5, :3], [2] * 5), (unit[:5, :3], [0, 1, -5, 3, 1000000]),
+                      (unit[:5, :3], [0, 1, 0, 1, 7]), (unit, [k * k % 5 - 2 for k in range(17)])):
+        add("circle", None, x, groups)
+        add("circle", None, x, groups, gamma=2.0, margin=0.25, remove_diagonal=False)
+    add("circle", None, unit[:5, :3], [0, 1, 0, 1, 1], gamma=16.0, margin=0.0)
+    add("circle", None, rest[:7] * 2, [0, 1, 0, 1, 1, 2, 0], gamma=0.5, margin=-0.125)  # cosines beyond -1 and 1
+    # The edges of both maxima: cosines 1 and -margin, of one class and of two.
+    edges = [[1, 0], [1, 0], [1, 0], [-0.25, 0], [0, 1], [0, -0.25]]
+    add("circle", None, edges, [0, 0, 1, 1, 1, 0], gamma=4.0, margin=0.25)
     table("loss", rows)
 
     rows = []
