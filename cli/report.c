@@ -405,12 +405,16 @@ static void add_scalar(page *p, const value *v) {
 }
 
 void add_setting(page *p, const value *v) {
-    if (v->kind != VALUE_LIST) {
+    if (v->kind < VALUE_LIST) {
         add_scalar(p, v);
         return;
     }
     for (const value *one = v->first; one; one = one->next) {
-        add_scalar(p, one);
+        if (one->key) {
+            add_name(p, one->key, false);
+            add(p, " ");
+        }
+        add_setting(p, one);
         if (one->next) add(p, ", ");
     }
 }

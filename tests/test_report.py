@@ -678,6 +678,8 @@ def check_compare(home):
             for line in report_log.lines():
                 if line["event"] == "begin":
                     line.update(devices=devices, replicas=devices, batch=batch, seed=devices)
+                    smoothing = {"label_smoothing": 0.1, "ignore_class": 3}
+                    line["compile"] = {"loss_options": [smoothing if devices == 4 else {}]}
                 if line["event"] == "epoch":
                     line["seconds"] = seconds if line["epoch"] else 99
                 if line["event"] == "end":
@@ -725,6 +727,7 @@ def check_compare(home):
                 "Best validation accuracy": (False, ["98.43\u00a0%"] * 2),
                 "Final validation accuracy": (False, ["98.43\u00a0%"] * 2),
                 "Seed": (True, ["1", "4"]),
+                "Loss options": (True, ["\u2013", "label smoothing 0.1, ignore class 3"]),
             }
             wrong = {key: rows.get(key) for key in expected if rows.get(key) != expected[key]}
             tap.ok(not wrong and "Learning rate" not in rows, "settings and results: %s" % (wrong or "as in the logs"))
