@@ -409,7 +409,7 @@ static void check_plan_of_directions(mirt_optimizer optimizer, size_t least) {
     mirt_strategy_destroy(s);
 }
 
-/* Layers of many transforms, one behind the other, are lists that grow by what each adds. */
+/* Layers of many transforms, one after the other, are lists that grow by what each adds. */
 static void check_lists_of_transforms(void) {
     enum { LAYERS = 6, EACH = 1 + 5 * (5 * 11 + 1) };
     mirt_augmentation d;

@@ -58,7 +58,7 @@ enum {
 /* constant: its values; user, user_grad: the config; augment: the transforms. */
 typedef struct mirt__attrs_data {
     const void *data; /* in the graph's pool */
-    size_t bytes, room;           /* augment: `room` bytes behind the transforms are there for more */
+    size_t bytes, room;           /* augment: `room` bytes after the transforms are free for more */
     uint64_t key;                 /* augment: mixed with the transforms' keys */
     const mirt_op_class *user_op; /* owned by the strategy */
 } mirt__attrs_data;

@@ -106,7 +106,7 @@ MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t
     /* What was copied from another model keeps the key it has there. */
     if (first && first->key == own->key && x->node->a.training == a.training) {
         *own = *first;
-        first->room = 0; /* one of the longer lists alone goes on behind it */
+        first->room = 0; /* only one of the longer lists continues in its place */
         x = x->node->in[0];
     }
     return mirt__augment_append(graph, own, t) ? mirt__record(graph, MIRT__OP_augment, &a, &x, 1) : NULL;
