@@ -62,15 +62,16 @@
      RandomInvert, Solarization, RandomPosterization, RandomColorDegeneration,
      AutoContrast, Equalization, RandomSharpness, RandomGaussianBlur,
      RandomColorJitter, RandAugment, RandomPerspective, AugMix,
-     ContrastLimitedAdaptiveHistogramEqualization, BatchNormalization,
-     LayerNormalization, RMSNormalization, GroupNormalization, UnitNormalization,
-     Add, Subtract, Multiply, Average, Maximum, Minimum, Concatenate, Dot
+     ContrastLimitedAdaptiveHistogramEqualization, RandomElasticTransform,
+     BatchNormalization, LayerNormalization, RMSNormalization, GroupNormalization,
+     UnitNormalization, Add, Subtract, Multiply, Average, Maximum, Minimum,
+     Concatenate, Dot
    - losses: sparse_categorical_crossentropy, categorical_crossentropy,
      binary_crossentropy, mean_squared_error, mean_absolute_error, huber, hinge,
      squared_hinge, log_cosh, kl_divergence, cosine_similarity,
      binary_focal_crossentropy, categorical_focal_crossentropy, dice, tversky,
      categorical_generalized_cross_entropy, categorical_hinge, poisson,
-     mean_absolute_percentage_error, mean_squared_logarithmic_error
+     mean_absolute_percentage_error, mean_squared_logarithmic_error, circle
    - metrics: accuracy, binary_accuracy, categorical_accuracy,
      sparse_categorical_accuracy, top_k_categorical_accuracy,
      sparse_top_k_categorical_accuracy, precision, recall, f1_score, auc,
@@ -93,7 +94,7 @@
      random_grayscale, random_invert, solarization, random_posterization,
      random_color_degeneration, auto_contrast, equalization, random_sharpness,
      random_gaussian_blur, random_color_jitter, rand_augment, random_perspective,
-     aug_mix, clahe
+     aug_mix, clahe, random_elastic_transform
    - ready-made networks: efficientnet_v2_b0, efficientnet_v2_b1,
      efficientnet_v2_b2, efficientnet_v2_b3, efficientnet_v2_s, efficientnet_v2_m,
      efficientnet_v2_l, mobilenet_v2, mobilenet_v3_small, mobilenet_v3_large,
@@ -1846,6 +1847,7 @@ typedef enum mirt_augmentation_kind {
     MIRT_RANDOM_PERSPECTIVE,
     MIRT_AUG_MIX,
     MIRT_CLAHE,
+    MIRT_RANDOM_ELASTIC_TRANSFORM,
     MIRT__AUGMENTATION_COUNT
 } mirt_augmentation_kind;
 /* Where a pixel from outside of the image is taken from: (dcba|abcd|dcba), one value, (abcd|abcd|abcd),
@@ -1865,16 +1867,17 @@ typedef struct mirt_augmentation {
     float factor[2];             /* rotation: in turns, counter-clockwise, within [-1, 1]; brightness: of the value
                                     range, within [-1, 1]; contrast: {l, u}, within [0, 1], is 1 - l to 1 + u times the
                                     contrast, and {f, 0} is {f, f}; hue, saturation, color degeneration, erasing,
-                                    inversion, sharpness, blur, RandAugment, AugMix, perspective: within [0, 1], and
-                                    {f, 0} is {0, f};
+                                    inversion, sharpness, blur, RandAugment, AugMix, perspective, elastic transform:
+                                    within [0, 1], and {f, 0} is {0, f};
                                     grayscale: its chance, {f, 0}; posterization: bits, {l, u} is l to u - 1, within
                                     [1, 8], {f, 0} is {1, f} */
     /* zoom, above -1 to 1: how much larger the part of the image that is shown becomes, so that more than 0 zooms out;
        no width_factor: it keeps the aspect ratio. Translation, within [-1, 1]: in heights and widths, down and to the
        right */
     float height_factor[2], width_factor[2];
-    mirt_fill_mode fill_mode;    /* rotation, zoom, translation, shear; erasing: noise or MIRT_FILL_CONSTANT */
-    mirt_interpolation interpolation; /* the first four, perspective and resizing: bilinear or nearest; the layer
+    mirt_fill_mode fill_mode;    /* rotation, zoom, translation, shear, elastic transform; erasing: noise or
+                                    MIRT_FILL_CONSTANT */
+    mirt_interpolation interpolation; /* the first five, perspective and resizing: bilinear or nearest; the layer
                                          mirt_resizing any but area */
     float fill_value;            /* of MIRT_FILL_CONSTANT, and of perspective */
     int height, width;           /* of what crops and resizing make; {n, 0} is {n, n} */
@@ -1887,7 +1890,8 @@ typedef struct mirt_augmentation {
                                        the side */
     float scale[2];              /* erasing, within [0, 1]: squares of the shares of height and width that the erased
                                     part has; default {0.02, 0.33}; perspective, {s, 0}: a corner moves by up to half
-                                    of this share of the height and width; default 1 */
+                                    of this share of the height and width; default 1; elastic transform, within
+                                    [0, 1], {s, 0} is {0, s}: its strength; default {0, 1} */
     float addition_factor[2], threshold_factor[2]; /* solarization, within [0, 1]; {f, 0} is {0, f} */
     int bins;                    /* equalization, 2 to 256; default 256 */
     int kernel_size;             /* blur: pixels to a side, odd, at most 31; default 3 */
@@ -1970,6 +1974,11 @@ MIRT_API mirt_tensor *mirt_aug_mix(mirt_tensor *x, const mirt_augmentation *desc
    contrast-limited adaptive histogram equalization. Always active, also when predicting; no gradient passes. At most 64
    channels. Keras: ContrastLimitedAdaptiveHistogramEqualization. */
 MIRT_API mirt_tensor *mirt_clahe(mirt_tensor *x, const mirt_augmentation *desc);
+/* With a chance that is drawn from `factor`, default {0, 1}, pixels are read from places that alpha * noise moves. The
+   noise is normal, with a deviation of sigma = 0.05 * scale * shorter side, and blurred with the same sigma; alpha is
+   0.1 * scale * longer side. Each image draws a scale, in Keras the batch. Moves across and down are independent, in
+   Keras equal. Results are clipped to value_range. Keras: RandomElasticTransform. */
+MIRT_API mirt_tensor *mirt_random_elastic_transform(mirt_tensor *x, const mirt_augmentation *desc);
 /* These three are always active, and gradients pass. Each channel from its least and greatest number to value_range;
    one with a single number stays. At most 64 channels. */
 MIRT_API mirt_tensor *mirt_auto_contrast(mirt_tensor *x, const mirt_augmentation *desc);
@@ -1994,7 +2003,7 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
    0.5:0.5 is a half), grayscale:0.2 (a chance), solarization:0.1:0.5 (addition, threshold), posterization:4,
    color_degeneration:0.5, auto_contrast, equalization, sharpness:0.2:0.8, color_jitter:0.2:0.2:0.2:0.1 (brightness,
    contrast, saturation, hue), rand_augment or rand_augment:0.3, perspective or perspective:0.4 (scale), aug_mix or
-   aug_mix:0.3, clahe or clahe:2 (clip limit). */
+   aug_mix:0.3, clahe or clahe:2 (clip limit), elastic_transform or elastic_transform:0.5 (scale) with a fill mode. */
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most);
 
 /* Mean and variance of the channels of x[0], over an epoch, into desc: what mirt_normalization then takes off. The data
@@ -2204,9 +2213,14 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
 /* All losses: the constant, Keras's name, the kind of labels, and the activation that from_logits leaves to the loss
    (MIRT_LINEAR: none). SPARSE and CATEGORICAL want outputs (rows, classes), or for each position (rows, height, width,
    classes) and the like. Labels of SPARSE are class numbers, one for each sample or position: [height, width] or
-   [height, width, 1] in a sample, of any dtype. Labels of CATEGORICAL are one number for each class. Labels of the
-   others have the output's shape; the loss is the mean over positions of what it makes of the last axis (of ELEMENTS,
-   the mean over all outputs of a sample at once). */
+   [height, width, 1] in a sample, of any dtype. Labels of CATEGORICAL are one number for each class. Labels of GROUPS
+   are one int for each sample, equal within a group; the output is an embedding (rows, n). Labels of the others have
+   the output's shape; the loss is the mean over positions of what it makes of the last axis (of ELEMENTS, the mean over
+   all outputs of a sample at once).
+   Circle compares embeddings of length 1, as mirt_unit_normalization makes them, with those of all other samples that
+   the same replica has of the step's batch, as Keras does under MirroredStrategy: more replicas make fewer pairs. The
+   loss of a sample without a pair in its group, or without one in another group, is 0. The mean is that over all
+   samples of the global batch whose loss is not 0. Sun et al. 2020. */
 #define MIRT_LOSS_LIST(X) \
     X(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, sparse_categorical_crossentropy, SPARSE, MIRT_SOFTMAX) \
     X(MIRT_CATEGORICAL_CROSSENTROPY, categorical_crossentropy, CATEGORICAL, MIRT_SOFTMAX) \
@@ -2227,7 +2241,8 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
     X(MIRT_CATEGORICAL_HINGE, categorical_hinge, CATEGORICAL, MIRT_LINEAR) \
     X(MIRT_POISSON, poisson, ELEMENTS, MIRT_LINEAR) \
     X(MIRT_MEAN_ABSOLUTE_PERCENTAGE_ERROR, mean_absolute_percentage_error, ELEMENTS, MIRT_LINEAR) \
-    X(MIRT_MEAN_SQUARED_LOGARITHMIC_ERROR, mean_squared_logarithmic_error, ELEMENTS, MIRT_LINEAR)
+    X(MIRT_MEAN_SQUARED_LOGARITHMIC_ERROR, mean_squared_logarithmic_error, ELEMENTS, MIRT_LINEAR) \
+    X(MIRT_CIRCLE, circle, GROUPS, MIRT_LINEAR)
 #define MIRT__LOSS_VALUE(loss, name, labels, activation) loss,
 typedef enum mirt_loss { MIRT_LOSS_NONE = 0, MIRT_LOSS_LIST(MIRT__LOSS_VALUE) MIRT__LOSS_COUNT } mirt_loss;
 #undef MIRT__LOSS_VALUE
@@ -2239,7 +2254,7 @@ typedef struct mirt_loss_options {
     bool has_ignore_class; /* sparse crossentropy: positions with this label do not count; the mean is that over all */
     int ignore_class;      /* others of the global batch. 255 or -1, say, or a class */
     float delta;           /* huber: default 1 */
-    float alpha, gamma;    /* focal: default 0.25 and 2 */
+    float alpha, gamma;    /* focal: default 0.25 and 2; circle: gamma, the scale, is 80 */
     bool has_gamma;        /* gamma is as given, 0 too */
     bool apply_class_balancing; /* binary focal: alpha weighs class 1, and 1 - alpha class 0 */
     unsigned axes;         /* dice, tversky: a ratio of sums over these, as in mirt_reduce_sum: 0xe, of (rows, height,
@@ -2247,6 +2262,9 @@ typedef struct mirt_loss_options {
     float beta;            /* tversky: the weight of outputs where the label is 0; `alpha` is that of labels where the
                               output is 0, as in Keras; both 0: 0.5 each */
     float q;               /* generalized crossentropy: between 0 and 1, default 0.5 */
+    float margin;          /* circle: default 0.4 */
+    bool has_margin;       /* margin is as given, 0 too */
+    bool keep_diagonal;    /* circle: each sample is also a pair with itself; Keras: remove_diagonal=False */
 } mirt_loss_options;
 /* By default the loss is the mean over the global batch and over each sample's positions, such as height and width.
    MIRT_SUM adds up both; a loss over several batches then is, as in Keras, the mean of their sums, weighted by their
@@ -2376,6 +2394,17 @@ MIRT__BEGIN_C
 /* Threads: all functions on a model are for the one thread at a time that has its strategy; a history is read
    by that thread. Functions without either among their arguments: any thread at any time. */
 
+#define MIRT_MAX_OPTIMIZERS 16
+/* Another optimizer for some weights: fine-tuning often wants a smaller learning rate in the backbone than in the head.
+   Each optimizer has its own state, clipping (global_clipnorm: of its weights together), weight decay and learning
+   rate; they count steps together, and use_ema is set in all or none. A rate that changes is a `decay`, not a
+   `schedule`; mirt_set_learning_rate, mirt_set_schedule and what calls them (ReduceLROnPlateau, LearningRateScheduler,
+   `learning_rate` of mirt_fit) are MIRT_E_STATE then. Not for parameter servers. Keras: MultiOptimizer, OptimizerMap */
+typedef struct mirt_optimizer_map {
+    const char *weights;      /* as in mirt_set_trainable, or a weight's whole name; copied by mirt_compile */
+    mirt_optimizer optimizer; /* all zeros: mirt_adam(1e-3) */
+} mirt_optimizer_map;
+
 /* A model with several outputs takes as many labels, in their order, one for each output that has a loss;
    the loss is the sum of the outputs' losses times their weights. Names in logs then begin with the output's
    layer: "digit_loss", "digit_accuracy". */
@@ -2396,6 +2425,9 @@ typedef struct mirt_compile_desc {
     mirt_metric_options metric_options[MIRT_MAX_METRICS];          /* of metrics[i] */
     mirt_loss_options loss_options[MIRT_MAX_OUTPUTS];              /* of each output's loss */
     mirt_metric_options custom_metric_options[MIRT_MAX_METRICS];   /* of custom_metrics[i] */
+    /* The first that names a weight updates it, `optimizer` all that none names; one that is the first for no weight is
+       an error. Ends at the first without `weights` */
+    mirt_optimizer_map optimizers[MIRT_MAX_OPTIMIZERS];
 } mirt_compile_desc;
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -2771,11 +2803,12 @@ MIRT_API mirt_status mirt_apply(mirt_model *model);
 MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t *first);
 
 /* The learning rate the next step will use, 0 for NULL; set overrides a schedule (MIRT_E_INVALID: not
-   a number, or negative). */
+   a number, or negative). Of several optimizers, that of mirt_compile_desc.optimizer; set is MIRT_E_STATE. */
 MIRT_API double mirt_get_learning_rate(const mirt_model *model);
 MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate);
 /* Gives a compiled model a schedule, in the place of its learning rate or of another schedule, from the next step on;
-   one of kind MIRT_SCHEDULE_NONE leaves the rate in force for good. MIRT_E_INVALID. */
+   one of kind MIRT_SCHEDULE_NONE leaves the rate in force for good. MIRT_E_INVALID; MIRT_E_STATE: it has several
+   optimizers. */
 MIRT_API mirt_status mirt_set_schedule(mirt_model *model, const mirt_schedule *schedule);
 /* Steps applied so far; 0 for NULL. */
 MIRT_API int64_t mirt_step(const mirt_model *model);
@@ -2846,7 +2879,8 @@ MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *function, mirt_model 
    every batch. MIRT_DICE over the global batch is one number. */
 MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output);
 /* The same with options (NULL: none). ignore_class needs labels of the batch as they are, and, with the default
-   reduction, multiplies each sample's mean by all labels of the global batch over those that count. */
+   reduction, multiplies each sample's mean by all labels of the global batch over those that count. MIRT_CIRCLE
+   multiplies likewise by all samples over those whose loss is not 0. */
 MIRT_API mirt_tensor *mirt_loss_values_with(mirt_loss loss, const mirt_loss_options *options, mirt_tensor *labels,
                                             mirt_tensor *output);
 /* In the body: what regularizers and mirt_add_loss add for the models called so far, term by term; `index` from 0; NULL
@@ -3300,13 +3334,19 @@ MIRT__END_C
 
 /* gcc compiles code that waits for kernels in half the time this way, at the size of O1, and code that runs once
    (recording models, reading and writing files) in half of that, but for predict-only programs, which are wanted small.
-   Without optimization nothing changes. */
+   Some of it is compiled to be small, where that takes little longer. Without optimization nothing changes. */
 #if defined(__clang__) || !defined(__OPTIMIZE__)
 #define MIRT__COLD_BEGIN
+#define MIRT__SMALL_BEGIN
 #define MIRT__ONCE_BEGIN
 #define MIRT__COLD_END
 #else
 #define MIRT__COLD_BEGIN MIRT__DRIVERS_BEGIN
+#ifdef MIRRORTRAIN_DEBUG
+#define MIRT__SMALL_BEGIN MIRT__COLD_BEGIN
+#else
+#define MIRT__SMALL_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"Os,fp-contract=off\")")
+#endif
 #if defined(MIRRORTRAIN_DEBUG) || defined(MIRRORTRAIN_NO_TRAIN)
 #define MIRT__ONCE_BEGIN MIRT__COLD_BEGIN
 #else
@@ -3878,14 +3918,15 @@ typedef struct mirt__softmax {
    formulas: probabilities are clipped to [1e-7, 1 - 1e-7] (categorical ones normalized by their sum
    first); binary crossentropy and mean squared error average over n. labels: int32 [rows] for the sparse loss
    (already checked), otherwise float32 [rows, n]. With gradients, dx[r, j] = dloss[r] * d loss[r] /
-   d x[r, j]. */
+   d x[r, j]. Circle, with any int32 [rows]: loss and dloss are [rows, 2], logarithms of sums of exponentials over a
+   row's pairs of one class and over its other ones (kernels/circle.h). */
 typedef struct mirt__loss {
     mirt_loss kind;
     mirt_loss_options how; /* with defaults filled in */
     int64_t rows, n;
     const mirt__real *x;
     const void *labels;
-    mirt__real *loss;        /* forward */
+    mirt__real *loss;        /* forward; circle's gradient reads it */
     const mirt__real *dloss; /* gradient: [rows] */
     mirt__real *dx;          /* gradient; NULL forward */
 } mirt__loss;
@@ -4218,6 +4259,7 @@ MIRT__BOTH int mirt__transform_traits(mirt_augmentation_kind kind) {
     case MIRT_RANDOM_ERASING: return MIRT__RANGES | MIRT__CHANCES;
     case MIRT_RANDOM_SHARPNESS: return MIRT__RANGES | MIRT__FILTERS;
     case MIRT_RANDOM_GAUSSIAN_BLUR: return MIRT__RANGES | MIRT__FILTERS | MIRT__CHANCES;
+    case MIRT_RANDOM_ELASTIC_TRANSFORM: return MIRT__RANGES | MIRT__FILTERS | MIRT__CHANCES | MIRT__FILLS;
     default: return MIRT__RANGES;
     }
 }
@@ -4338,6 +4380,18 @@ MIRT__BOTH void mirt__transform_shares(const mirt__transform *t, uint64_t seed, 
     for (int i = 0; i < t->bins; i++) sum += exp(drawn[i] - drawn[ended]);
     share[0] = (mirt__real)(1 / sum);
     share[1] = (mirt__real)(1 / (1 + exp(drawn[t->bins + 1] - drawn[t->bins])));
+}
+
+/* The 2 reach + 1 numbers of the kernel of a blur. */
+MIRT__BOTH void mirt__transform_gauss(double sigma, int reach, mirt__real *out) {
+    double sum = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = -reach; i <= reach; i++) {
+            const double at = i ? i / sigma : 0, v = exp(-0.5 * at * at);
+            if (pass) out[i + reach] = (mirt__real)(v / sum);
+            else sum += v;
+        }
+    }
 }
 
 /* The position in t's input, or in its window, of output (x, y): m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5], both
@@ -4704,11 +4758,10 @@ MIRT__BOTH void mirt__transform_part(const mirt__transform *t, const double draw
     mirt__transform_side(sqrt(mirt__transform_between(t, 1, drawn[0])), drawn[2], t->w, part + 2);
 }
 
-/* What replaces a number of an erased image: its fill value, or the normal number of random bits. */
-MIRT__TRANSFORM_INLINE mirt__real mirt__transform_erased(const mirt__transform *t, uint32_t word) {
-    const mirt__real v = t->fill == MIRT_FILL_CONSTANT
-                             ? (mirt__real)t->value
-                             : mirt__transform_times((mirt__real)mirt__normal(word), (mirt__real)t->range[1]);
+/* What replaces a number of an erased image: its fill value, or a normal number in the range. */
+MIRT__TRANSFORM_INLINE mirt__real mirt__transform_erased(const mirt__transform *t, mirt__real normal) {
+    const mirt__real v = t->fill == MIRT_FILL_CONSTANT ? (mirt__real)t->value
+                                                       : mirt__transform_times(normal, (mirt__real)t->range[1]);
     return mirt__transform_clip(v, (mirt__real)t->range[0], (mirt__real)t->range[1]);
 }
 
@@ -4718,20 +4771,9 @@ typedef struct mirt__transform_filter {
     mirt__real center, side, low, high, down[MIRT__TRANSFORM_TAPS], across[MIRT__TRANSFORM_TAPS];
 } mirt__transform_filter;
 
-MIRT__BOTH void mirt__transform_gauss(double sigma, int reach, mirt__real *out) {
-    double sum = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        for (int i = -reach; i <= reach; i++) {
-            const double at = i / sigma, v = exp(-0.5 * at * at);
-            if (pass) out[i + reach] = (mirt__real)(v / sum);
-            else sum += v;
-        }
-    }
-}
-
 /* An image that is not filtered. */
 MIRT__TRANSFORM_INLINE mirt__real mirt__transform_unfiltered(const mirt__transform *t, mirt__real x) {
-    return t->kind != MIRT_RANDOM_GAUSSIAN_BLUR
+    return t->kind == MIRT_RANDOM_SHARPNESS
                ? x
                : mirt__transform_clip(x, (mirt__real)t->range[0], (mirt__real)t->range[1]);
 }
@@ -4759,6 +4801,62 @@ MIRT__TRANSFORM_INLINE mirt__real mirt__transform_filtered(const mirt__transform
 }
 
 #undef MIRT__TRANSFORM_INLINE
+#ifndef __CUDACC__
+/* Ends kernels or their drivers. */
+MIRT__KERNELS_END
+#endif
+
+/* >>elastic transforms: noise of an image, [h][2][w], moves x and y of its pixels */
+
+#ifndef __CUDACC__
+/* Begins drivers of kernels. */
+MIRT__DRIVERS_BEGIN
+#endif
+
+typedef struct mirt__transform_elastic {
+    double sigma; /* of the blur of the noise, in pixels */
+    int reach;    /* its kernel has 2 reach + 1 numbers, at most as many as an image has columns */
+    mirt__real by; /* pixels that blurred noise of 1 moves */
+} mirt__transform_elastic;
+
+MIRT__BOTH mirt__transform_elastic mirt__transform_elastic_of(const mirt__transform *t, const double drawn[4]) {
+    const double scale = mirt__transform_between(t, 1, drawn[0]), h = (double)t->h, w = (double)t->w;
+    mirt__transform_elastic e;
+    e.sigma = (h < w ? h : w) * (0.05 * scale);
+    e.reach = 3 * (int)e.sigma;
+    e.by = (mirt__real)(e.sigma * ((h < w ? w : h) * (0.1 * scale)));
+    return e;
+}
+
+/* The pixel of `length` that index `at` stands for, or -1: it is filled. */
+MIRT__BOTH int64_t mirt__transform_index(mirt_fill_mode fill, int64_t at, int64_t length) {
+    const int64_t period = fill == MIRT_FILL_REFLECT ? 2 * length : length;
+    if (at >= 0 && at < length) return at;
+    if (fill == MIRT_FILL_CONSTANT) return -1;
+    if (fill == MIRT_FILL_NEAREST) return at < 0 ? 0 : length - 1;
+    at %= period;
+    at += at < 0 ? period : 0;
+    return at < length ? at : period - 1 - at;
+}
+
+/* The pixels that (x, y) lies between, or -1, and their shares, which are 0 but for one if only the nearest is read. */
+MIRT__BOTH void mirt__transform_neighbors(const mirt__transform *t, mirt__real x, mirt__real y, int64_t from[4],
+                                          mirt__real share[4]) {
+    for (int k = 0; k < 4; k++) {
+        share[k] = 1;
+        from[k] = 0;
+        for (int i = 0; i < 2; i++) {
+            const mirt__real at = (i ? x : y) + (t->nearest ? (mirt__real)0.5 : 0);
+            const int64_t length = i ? t->w : t->h, whole = (int64_t)at, first = whole - (at < (mirt__real)whole);
+            const int next = i ? k % 2 : k / 2;
+            const mirt__real part = t->nearest ? 0 : at - (mirt__real)first;
+            const int64_t index = mirt__transform_index(t->fill, first + next, length);
+            share[k] *= next ? part : 1 - part;
+            from[k] = index < 0 || from[k] < 0 ? -1 : from[k] * length + index;
+        }
+    }
+}
+
 #ifndef __CUDACC__
 /* Ends kernels or their drivers. */
 MIRT__KERNELS_END
@@ -4876,6 +4974,35 @@ MIRT__BOTH void mirt__sparsemax_line(const mirt__scan *s, int64_t first) {
         const mirt__real z = x[i * s->inner] - most - threshold;
         y[i * s->inner] = z <= 0 ? 0 : z;
     }
+}
+
+#endif
+
+/* >>section kernels/circle.h */
+
+#ifndef MIRT__CIRCLE_H
+#define MIRT__CIRCLE_H
+/* What a pair of rows adds to the circle loss, for all tables. */
+
+#define MIRT__NO_PAIR ((mirt__real)-1e30) /* the logarithm of a sum over no pairs: its exponential is 0 */
+
+typedef struct mirt__circle_pair {
+    bool other;       /* of two classes */
+    mirt__real value; /* its exponential counts */
+    mirt__real slope; /* the derivative of `value` by the cosine */
+} mirt__circle_pair;
+
+/* Sun et al. 2020. The fault of rows of one class is their distance, max(1 - cosine, 0), that of others 1 minus it; its
+   weight is max(fault + margin, 0), which has a gradient as in Keras. */
+MIRT__BOTH mirt__circle_pair mirt__circle_of(const mirt_loss_options *how, bool other, mirt__real cosine) {
+    const mirt__real gamma = (mirt__real)how->gamma, margin = (mirt__real)how->margin,
+                     within = cosine > 1 ? (mirt__real)1 : cosine, fault = other ? within : 1 - within;
+    const bool counts = !(fault + margin < 0);
+    mirt__circle_pair pair;
+    pair.other = other;
+    pair.value = counts ? gamma * (fault + margin) * (fault - margin) : (mirt__real)0;
+    pair.slope = counts && !(cosine > 1) ? (mirt__real)(other ? 2 : -2) * gamma * fault : (mirt__real)0;
+    return pair;
 }
 
 #endif
@@ -5727,10 +5854,10 @@ MIRT__LIB mirt_status mirt__make_directory(const char *path);
 
 #endif
 
-/* >>section base/cold_begin.inc */
+/* >>section base/small_begin.inc */
 
-/* Begins code that waits for kernels. */
-MIRT__COLD_BEGIN
+/* Begins code that is compiled to be small. */
+MIRT__SMALL_BEGIN
 
 /* >>section base/base.c */
 
@@ -5938,145 +6065,6 @@ MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int6
     int64_t each = total / shares, extra = total % shares;
     *first = index * each + (index < extra ? index : extra);
     return each + (index < extra);
-}
-
-/* >>section base/entry.c */
-
-/* Saves and restores the caller's floating-point control on entry and exit. */
-
-#include <unistd.h>
-
-#if defined(__x86_64__)
-
-/* All exceptions masked, round to nearest, FTZ and DAZ; the x87 unit in its initial state. */
-#define MIRT__LIBRARY_MXCSR 0x9FC0u
-#define MIRT__LIBRARY_X87 0x037Fu
-
-static mirt__float_control mirt__float_control_get(void) {
-    mirt__float_control control = {0, 0}; /* MemorySanitizer does not see what assembly writes */
-    __asm__ __volatile__("stmxcsr %0\n\tfnstcw %1" : "=m"(control.mxcsr), "=m"(control.x87) : : "memory");
-    return control;
-}
-
-static void mirt__float_control_set(const mirt__float_control *control) {
-    uint16_t x87 = 0;
-    __asm__ __volatile__("ldmxcsr %1\n\tfnstcw %0" : "=m"(x87) : "m"(control->mxcsr) : "memory");
-    if (x87 != control->x87) __asm__ __volatile__("fldcw %0" : : "m"(control->x87) : "memory");
-}
-
-static mirt__float_control mirt__float_control_library(void) {
-    const mirt__float_control control = {MIRT__LIBRARY_MXCSR, MIRT__LIBRARY_X87};
-    return control;
-}
-
-#undef MIRT__LIBRARY_MXCSR
-#undef MIRT__LIBRARY_X87
-
-#elif defined(__aarch64__)
-
-static mirt__float_control mirt__float_control_get(void) {
-    mirt__float_control control;
-    __asm__ __volatile__("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(control.fpcr), "=r"(control.fpsr) : : "memory");
-    return control;
-}
-
-static void mirt__float_control_set(const mirt__float_control *control) {
-    __asm__ __volatile__("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control->fpcr), "r"(control->fpsr) : "memory");
-}
-
-/* Round to nearest, no traps, FZ. */
-static mirt__float_control mirt__float_control_library(void) {
-    const mirt__float_control control = {(uint64_t)1 << 24, 0};
-    return control;
-}
-
-#else
-
-static mirt__float_control mirt__float_control_get(void) {
-    const mirt__float_control control = {0};
-    return control;
-}
-
-static void mirt__float_control_set(const mirt__float_control *control) { (void)control; }
-static mirt__float_control mirt__float_control_library(void) { return mirt__float_control_get(); }
-
-#endif
-
-typedef struct mirt__thread_state {
-    mirt__caller caller; /* while inside */
-    const void *const *lent; /* location of the identity that it was lent, or NULL */
-    int inside;          /* calls into the library since the caller's code last ran on this thread */
-} mirt__thread_state;
-
-static __thread mirt__thread_state mirt__this_thread;
-
-/* From the caller's control to the library's. */
-static void mirt__take_control(void) {
-    const mirt__float_control library = mirt__float_control_library();
-    mirt__this_thread.caller = mirt__float_control_get();
-    mirt__float_control_set(&library);
-}
-
-MIRT__LIB bool mirt__enter(void) {
-    if (!mirt__this_thread.inside++) mirt__take_control();
-    return true;
-}
-
-MIRT__LIB void mirt__leave(bool *entered) {
-    if (*entered && --mirt__this_thread.inside == 0) mirt__float_control_set(&mirt__this_thread.caller);
-}
-
-MIRT__LIB int mirt__step_out(void) {
-    const int inside = mirt__this_thread.inside;
-    if (inside) mirt__float_control_set(&mirt__this_thread.caller);
-    mirt__this_thread.inside = 0;
-    return inside;
-}
-
-MIRT__LIB void mirt__step_in(int *was_inside) {
-    mirt__this_thread.inside = *was_inside;
-    if (*was_inside) mirt__take_control();
-}
-
-MIRT__LIB const void *mirt__thread_identity(void) {
-    return mirt__this_thread.lent ? __atomic_load_n(mirt__this_thread.lent, __ATOMIC_ACQUIRE) : &mirt__this_thread;
-}
-
-MIRT__LIB mirt__caller mirt__caller_get(void) {
-    return mirt__this_thread.inside ? mirt__this_thread.caller : mirt__float_control_get();
-}
-
-MIRT__LIB void mirt__caller_set(const mirt__caller *caller, const void *const *lent) {
-    mirt__this_thread.caller = *caller;
-    mirt__this_thread.lent = lent;
-}
-
-#ifndef MIRRORTRAIN_NO_THREADS
-
-static void *mirt__thread_main(void *arg) {
-    const mirt__thread *thread = (const mirt__thread *)arg;
-    const mirt__float_control library = mirt__float_control_library();
-    mirt__this_thread.inside = 1;
-    mirt__caller_set(&thread->caller, NULL);
-    mirt__float_control_set(&library);
-    return thread->fn(thread->arg);
-}
-
-MIRT__LIB int mirt__thread_start(mirt__thread *thread, void *(*fn)(void *arg), void *arg) {
-    thread->fn = fn;
-    thread->arg = arg;
-    thread->caller = mirt__caller_get();
-    return pthread_create(&thread->id, NULL, mirt__thread_main, thread);
-}
-
-#endif
-
-MIRT__LIB int64_t mirt__process(void) { return (int64_t)getpid(); }
-
-MIRT__LIB mirt_status mirt__own_process(int64_t process, const char *call, const char *what) {
-    if (process == mirt__process()) return MIRT_OK;
-    return mirt__fail(MIRT_E_STATE, "%s: process %lld created this %s; a child process must create its own after fork",
-                      call, (long long)process, what);
 }
 
 /* >>section base/text.c */
@@ -7145,6 +7133,155 @@ MIRT__LIB void mirt__timeline_mark(mirt__device_timeline *timeline, int phase, i
     __atomic_store_n(&timeline->phase, phase, __ATOMIC_RELEASE);
 }
 
+/* >>section base/cold_end.inc */
+
+/* Ends code that waits for kernels, is small or runs once. */
+MIRT__COLD_END
+
+/* >>section base/cold_begin.inc */
+
+/* Begins code that waits for kernels. */
+MIRT__COLD_BEGIN
+
+/* >>section base/entry.c */
+
+/* Saves and restores the caller's floating-point control on entry and exit. */
+
+#include <unistd.h>
+
+#if defined(__x86_64__)
+
+/* All exceptions masked, round to nearest, FTZ and DAZ; the x87 unit in its initial state. */
+#define MIRT__LIBRARY_MXCSR 0x9FC0u
+#define MIRT__LIBRARY_X87 0x037Fu
+
+static mirt__float_control mirt__float_control_get(void) {
+    mirt__float_control control = {0, 0}; /* MemorySanitizer does not see what assembly writes */
+    __asm__ __volatile__("stmxcsr %0\n\tfnstcw %1" : "=m"(control.mxcsr), "=m"(control.x87) : : "memory");
+    return control;
+}
+
+static void mirt__float_control_set(const mirt__float_control *control) {
+    uint16_t x87 = 0;
+    __asm__ __volatile__("ldmxcsr %1\n\tfnstcw %0" : "=m"(x87) : "m"(control->mxcsr) : "memory");
+    if (x87 != control->x87) __asm__ __volatile__("fldcw %0" : : "m"(control->x87) : "memory");
+}
+
+static mirt__float_control mirt__float_control_library(void) {
+    const mirt__float_control control = {MIRT__LIBRARY_MXCSR, MIRT__LIBRARY_X87};
+    return control;
+}
+
+#undef MIRT__LIBRARY_MXCSR
+#undef MIRT__LIBRARY_X87
+
+#elif defined(__aarch64__)
+
+static mirt__float_control mirt__float_control_get(void) {
+    mirt__float_control control;
+    __asm__ __volatile__("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(control.fpcr), "=r"(control.fpsr) : : "memory");
+    return control;
+}
+
+static void mirt__float_control_set(const mirt__float_control *control) {
+    __asm__ __volatile__("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control->fpcr), "r"(control->fpsr) : "memory");
+}
+
+/* Round to nearest, no traps, FZ. */
+static mirt__float_control mirt__float_control_library(void) {
+    const mirt__float_control control = {(uint64_t)1 << 24, 0};
+    return control;
+}
+
+#else
+
+static mirt__float_control mirt__float_control_get(void) {
+    const mirt__float_control control = {0};
+    return control;
+}
+
+static void mirt__float_control_set(const mirt__float_control *control) { (void)control; }
+static mirt__float_control mirt__float_control_library(void) { return mirt__float_control_get(); }
+
+#endif
+
+typedef struct mirt__thread_state {
+    mirt__caller caller; /* while inside */
+    const void *const *lent; /* location of the identity that it was lent, or NULL */
+    int inside;          /* calls into the library since the caller's code last ran on this thread */
+} mirt__thread_state;
+
+static __thread mirt__thread_state mirt__this_thread;
+
+/* From the caller's control to the library's. */
+static void mirt__take_control(void) {
+    const mirt__float_control library = mirt__float_control_library();
+    mirt__this_thread.caller = mirt__float_control_get();
+    mirt__float_control_set(&library);
+}
+
+MIRT__LIB bool mirt__enter(void) {
+    if (!mirt__this_thread.inside++) mirt__take_control();
+    return true;
+}
+
+MIRT__LIB void mirt__leave(bool *entered) {
+    if (*entered && --mirt__this_thread.inside == 0) mirt__float_control_set(&mirt__this_thread.caller);
+}
+
+MIRT__LIB int mirt__step_out(void) {
+    const int inside = mirt__this_thread.inside;
+    if (inside) mirt__float_control_set(&mirt__this_thread.caller);
+    mirt__this_thread.inside = 0;
+    return inside;
+}
+
+MIRT__LIB void mirt__step_in(int *was_inside) {
+    mirt__this_thread.inside = *was_inside;
+    if (*was_inside) mirt__take_control();
+}
+
+MIRT__LIB const void *mirt__thread_identity(void) {
+    return mirt__this_thread.lent ? __atomic_load_n(mirt__this_thread.lent, __ATOMIC_ACQUIRE) : &mirt__this_thread;
+}
+
+MIRT__LIB mirt__caller mirt__caller_get(void) {
+    return mirt__this_thread.inside ? mirt__this_thread.caller : mirt__float_control_get();
+}
+
+MIRT__LIB void mirt__caller_set(const mirt__caller *caller, const void *const *lent) {
+    mirt__this_thread.caller = *caller;
+    mirt__this_thread.lent = lent;
+}
+
+#ifndef MIRRORTRAIN_NO_THREADS
+
+static void *mirt__thread_main(void *arg) {
+    const mirt__thread *thread = (const mirt__thread *)arg;
+    const mirt__float_control library = mirt__float_control_library();
+    mirt__this_thread.inside = 1;
+    mirt__caller_set(&thread->caller, NULL);
+    mirt__float_control_set(&library);
+    return thread->fn(thread->arg);
+}
+
+MIRT__LIB int mirt__thread_start(mirt__thread *thread, void *(*fn)(void *arg), void *arg) {
+    thread->fn = fn;
+    thread->arg = arg;
+    thread->caller = mirt__caller_get();
+    return pthread_create(&thread->id, NULL, mirt__thread_main, thread);
+}
+
+#endif
+
+MIRT__LIB int64_t mirt__process(void) { return (int64_t)getpid(); }
+
+MIRT__LIB mirt_status mirt__own_process(int64_t process, const char *call, const char *what) {
+    if (process == mirt__process()) return MIRT_OK;
+    return mirt__fail(MIRT_E_STATE, "%s: process %lld created this %s; a child process must create its own after fork",
+                      call, (long long)process, what);
+}
+
 /* >>section base/team.c */
 
 /* Thread pool: threads that wait for jobs, and gates to wait at. */
@@ -7512,7 +7649,7 @@ MIRT__LIB int mirt__team_size(const mirt__team *team) {
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 /* >>section base/random.c */
@@ -7796,6 +7933,8 @@ MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *shape);
 
 /* What the tables' `constrain` does with SPECTRAL_NORM. */
 MIRT__TRAINING_LIB void mirt__spectral_norm(const mirt__constrain *args);
+/* What `loss` does with row r of MIRT_CIRCLE: its sums or, if there is a dx, its gradient. */
+MIRT__ABSENT_LIB void mirt__circle_row(const mirt__loss *loss, int64_t r);
 
 /* part[i] for i in [0, parts), each `count` long and `stride` apart, summed into part 0 by a fixed
    binary tree: the node over [lo, hi) adds its right child to its left one, the left child
@@ -8433,10 +8572,18 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *args);
    or for CLAHE's levels. */
 MIRT__LIB void mirt__augment_values(const mirt__augment *args, const mirt__transform *transform, mirt__real *x,
                                     mirt__real *kept);
-/* The same of one that filters, to another image. */
+/* The same of one that filters, to another image; `kept`: mirt__augment_elastic's room. */
 #define MIRT__FILTER_BESIDE 1024 /* numbers that a kernel may have beside the middle of each of its rows */
 MIRT__LIB void mirt__augment_filter(const mirt__augment *args, const mirt__transform *transform, const mirt__real *x,
-                                    mirt__real *y);
+                                    mirt__real *y, mirt__real *kept);
+/* Normal numbers [begin, end) of the noise of a transform. */
+MIRT__LIB void mirt__augment_noise(const mirt__augment *args, const mirt__transform *transform, int64_t begin,
+                                   int64_t end, mirt__real *out);
+/* to[i] += factor * from[i], which do not overlap. */
+MIRT__LIB void mirt__augment_add(mirt__real *to, const mirt__real *from, mirt__real factor, int64_t count);
+/* `room`: (2 h + 3) w numbers. */
+MIRT__LIB void mirt__augment_elastic(const mirt__augment *args, const mirt__transform *transform,
+                                     const double drawn[4], const mirt__real *x, mirt__real *y, mirt__real *room);
 /* Divides the positions of `n` pixels of row oy from ox on by m[0] x + m[1] y + m[2]. */
 MIRT__LIB void mirt__augment_divide(const float m[3], int64_t oy, int64_t ox, int64_t n, float *x, float *y);
 /* AugMix's beginning, and the ends of its chains. */
@@ -9754,6 +9901,69 @@ MIRT__LIB void mirt__ref_average_pool_grad(const mirt__pool2d *p) {
     mirt__ref_each_window(p, mirt__ref_average_back);
 }
 
+/* >>section kernels/circle.c */
+
+/* The circle loss of a row, for all tables of the CPU. */
+
+/* Begins kernels. */
+MIRT__KERNELS_BEGIN
+
+#define MIRT__CIRCLE_LANES 8
+
+/* The cosine is a sum of sums of every eighth product, so that all instruction sets add in one order. */
+static mirt__circle_pair mirt__circle_pair_of(const mirt__loss *l, int64_t r, int64_t j) {
+    const mirt__real *a = l->x + r * l->n, *b = l->x + j * l->n;
+    const int32_t *label = (const int32_t *)l->labels;
+    mirt__real lane[MIRT__CIRCLE_LANES] = {0}, cosine = 0;
+    int64_t k = 0;
+    for (; k + MIRT__CIRCLE_LANES <= l->n; k += MIRT__CIRCLE_LANES)
+        for (int i = 0; i < MIRT__CIRCLE_LANES; i++) lane[i] += a[k + i] * b[k + i];
+    for (; k < l->n; k++) lane[k % MIRT__CIRCLE_LANES] += a[k] * b[k];
+    for (int i = 0; i < MIRT__CIRCLE_LANES; i++) cosine += lane[i];
+    return mirt__circle_of(&l->how, label[r] != label[j], cosine);
+}
+
+/* Each sum is kept divided by the exponential of its largest value so far. */
+static void mirt__circle_sums(const mirt__loss *l, int64_t r) {
+    mirt__real most[2] = {MIRT__NO_PAIR, MIRT__NO_PAIR}, sum[2] = {0, 0};
+    for (int64_t j = 0; j < l->rows; j++) {
+        if (j == r && !l->how.keep_diagonal) continue;
+        const mirt__circle_pair pair = mirt__circle_pair_of(l, r, j);
+        const mirt__real before = most[pair.other], top = pair.value > before ? pair.value : before;
+        most[pair.other] = top;
+        sum[pair.other] = sum[pair.other] * mirt__exp(before - top) + mirt__exp(pair.value - top);
+    }
+    for (int i = 0; i < 2; i++) l->loss[2 * r + i] = sum[i] == 0 ? MIRT__NO_PAIR : most[i] + mirt__ln(sum[i]);
+}
+
+/* The derivative of the loss by the pair's value in the sum of row r: none where its other sum has no pair. */
+static mirt__real mirt__circle_share(const mirt__loss *l, int64_t r, const mirt__circle_pair *pair) {
+    const int64_t at = 2 * r + pair->other;
+    return l->loss[at ^ 1] == MIRT__NO_PAIR ? 0 : l->dloss[at] * mirt__exp(pair->value - l->loss[at]);
+}
+
+/* Row r is in its own sums, and in those of each row that it makes a pair with. */
+static void mirt__circle_grad(const mirt__loss *l, int64_t r) {
+    mirt__real *dx = l->dx + r * l->n;
+    memset(dx, 0, (size_t)l->n * sizeof *dx);
+    for (int64_t j = 0; j < l->rows; j++) {
+        if (j == r && !l->how.keep_diagonal) continue;
+        const mirt__circle_pair pair = mirt__circle_pair_of(l, r, j);
+        const mirt__real part = pair.slope * (mirt__circle_share(l, r, &pair) + mirt__circle_share(l, j, &pair));
+        for (int64_t k = 0; k < l->n; k++) dx[k] += part * l->x[j * l->n + k];
+    }
+}
+
+MIRT__LIB void mirt__circle_row(const mirt__loss *l, int64_t r) {
+    if (l->dx) mirt__circle_grad(l, r);
+    else mirt__circle_sums(l, r);
+}
+
+#undef MIRT__CIRCLE_LANES
+
+/* Ends kernels or their drivers. */
+MIRT__KERNELS_END
+
 /* >>section kernels/reference_loss.c */
 
 /* Reference: softmax, losses and accuracy. */
@@ -9907,6 +10117,7 @@ static void mirt__ref_mean(const mirt__loss *l, int64_t r, mirt__ref_element ele
 MIRT__LIB void mirt__ref_loss(const mirt__loss *l) {
     for (int64_t r = 0; r < l->rows; r++) {
         switch (l->kind) {
+        case MIRT_CIRCLE: mirt__circle_row(l, r); continue;
         case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
         case MIRT_CATEGORICAL_CROSSENTROPY:
             if (l->dx) mirt__ref_crossentropy_grad(l, r);
@@ -10091,7 +10302,7 @@ MIRT__LIB void mirt__ref_resize_grad(const mirt__resize *r) {
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 #ifndef MIRT__REAL_DOUBLE
@@ -11255,6 +11466,7 @@ static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end,
     (void)scratch;
     for (int64_t r = begin; r < end; r++) {
         switch (l->kind) {
+        case MIRT_CIRCLE: mirt__circle_row(l, r); break;
         case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
             if (l->dx) mirt__common_sparse_categorical_crossentropy_grad(call->simd, l, r);
             else l->loss[r] = mirt__common_sparse_categorical_crossentropy(call->simd, l, r);
@@ -11273,7 +11485,8 @@ static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end,
 
 MIRT__LIB void mirt__fast_loss(const mirt__simd *simd, const mirt__loss *args, const mirt__where *where) {
     const mirt__common_call call = {args, simd};
-    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_rows, &call);
+    const int64_t again = args->kind == MIRT_CIRCLE ? args->rows : 8; /* how often a row is read */
+    mirt__common_range(where, args->rows, mirt__common_step(args->n * again), mirt__common_loss_rows, &call);
 }
 
 static void mirt__common_accuracy_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
@@ -11664,6 +11877,8 @@ MIRT__TRAINING bool mirt__transform_factors(const mirt_augmentation *d, mirt__tr
         MIRT__RANGE(RANDOM_SHARPNESS, 0, factor, 0, 1, 0, 0, 0),
         MIRT__RANGE(RANDOM_GAUSSIAN_BLUR, 0, factor, 0, 1, 0, 1, 0),
         MIRT__RANGE(RANDOM_GAUSSIAN_BLUR, 1, sigma, 0, 100, 0, 1, 0),
+        MIRT__RANGE(RANDOM_ELASTIC_TRANSFORM, 0, factor, 0, 1, 0, 1, 0),
+        MIRT__RANGE(RANDOM_ELASTIC_TRANSFORM, 1, scale, 0, 1, 0, 1, 0),
     };
 #undef MIRT__RANGE
     for (int i = 0; i < MIRT__COUNT(ranges); i++) {
@@ -11886,12 +12101,12 @@ MIRT__TRAINING_LIB int mirt__transforms_next(const mirt_augmentation *d, int i, 
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 /* >>section kernels/augment_rare.c */
 
-/* Image transforms whose loops stay scalar: the quotients of a perspective, AugMix, CLAHE. */
+/* Image transforms whose loops stay scalar: the quotients of a perspective, AugMix, CLAHE, elastic transforms. */
 
 /* Begins drivers of kernels. */
 MIRT__DRIVERS_BEGIN
@@ -11927,6 +12142,40 @@ MIRT__LIB void mirt__augment_clahe(const mirt__transform *t, mirt__real *x, mirt
         for (int64_t i = 0; i < t->h * t->w; i++) {
             mirt__real *const at = x + i * t->c + j;
             *at = mirt__transform_tiled(t, level, i / t->w, i % t->w, *at);
+        }
+    }
+}
+
+MIRT__LIB void mirt__augment_elastic(const mirt__augment *a, const mirt__transform *t, const double drawn[4],
+                                     const mirt__real *x, mirt__real *y, mirt__real *room) {
+    const int64_t h = t->h, w = t->w, line = 2 * w;
+    const mirt__transform_elastic e = mirt__transform_elastic_of(t, drawn);
+    mirt__real *const noise = room, *const row = noise + h * line, *const kernel = row + line, share[4];
+    int64_t from[4];
+    mirt__transform_gauss(e.sigma, e.reach, kernel);
+    mirt__augment_noise(a, t, 0, h * line, noise);
+    for (int64_t i = 0; i < h * line; i += w) { /* across */
+        memset(row, 0, (size_t)line * sizeof *row);
+        memcpy(row + e.reach, noise + i, (size_t)w * sizeof *row);
+        memset(noise + i, 0, (size_t)w * sizeof *row);
+        for (int k = 0; k <= 2 * e.reach; k++) mirt__augment_add(noise + i, row + k, kernel[k], w);
+    }
+    for (int64_t i = 0; i < h * w; i++) {
+        const int64_t oy = i / w, ox = i % w;
+        if (ox == 0) { /* down, for this row */
+            memset(row, 0, (size_t)line * sizeof *row);
+            for (int k = 0; k <= 2 * e.reach; k++) {
+                const int64_t from_row = oy + k - e.reach;
+                if (from_row >= 0 && from_row < h) mirt__augment_add(row, noise + from_row * line, kernel[k], line);
+            }
+        }
+        mirt__transform_neighbors(t, (mirt__real)ox + e.by * row[ox], (mirt__real)oy + e.by * row[w + ox], from, share);
+        for (int64_t j = 0; j < t->c; j++) {
+            mirt__real v = 0;
+            for (int k = 0; k < 4; k++) {
+                if (share[k] > 0) v += share[k] * (from[k] < 0 ? (mirt__real)t->value : x[from[k] * t->c + j]);
+            }
+            y[i * t->c + j] = mirt__transform_clip(v, (mirt__real)t->range[0], (mirt__real)t->range[1]);
         }
     }
 }
@@ -12013,19 +12262,24 @@ static void mirt__augment_equalize(const mirt__transform *t, mirt__real *x) {
     }
 }
 
+MIRT__LIB void mirt__augment_noise(const mirt__augment *a, const mirt__transform *t, int64_t begin, int64_t end,
+                                   mirt__real *out) {
+    for (int64_t i = begin / 4 * 4; i < end; i += 4) {
+        uint32_t word[4];
+        mirt__transform_words(t->key, a->seed, a->row, a->step, (uint32_t)(2 + i / 4), word);
+        for (int64_t k = mirt__max(i, begin); k < mirt__min(i + 4, end); k++)
+            out[k - begin] = (mirt__real)mirt__normal(word[k - i]);
+    }
+}
+
 static void mirt__augment_erase(const mirt__transform *t, const mirt__augment *a, const double drawn[4],
                                 mirt__real *x) {
     int64_t part[4];
     mirt__transform_part(t, drawn, part);
     for (int64_t y = part[0]; y < part[1]; y++) {
         const int64_t begin = (y * t->w + part[2]) * t->c, end = (y * t->w + part[3]) * t->c;
-        for (int64_t i = begin / 4 * 4; i < end; i += 4) {
-            uint32_t word[4] = {0};
-            if (t->fill != MIRT_FILL_CONSTANT)
-                mirt__transform_words(t->key, a->seed, a->row, a->step, (uint32_t)(2 + i / 4), word);
-            for (int64_t k = mirt__max(i, begin); k < mirt__min(i + 4, end); k++)
-                x[k] = mirt__transform_erased(t, word[k - i]);
-        }
+        if (t->fill != MIRT_FILL_CONSTANT) mirt__augment_noise(a, t, begin, end, x + begin);
+        for (int64_t i = begin; i < end; i++) x[i] = mirt__transform_erased(t, x[i]);
     }
 }
 
@@ -12050,6 +12304,11 @@ MIRT__LIB void mirt__augment_values(const mirt__augment *a, const mirt__transfor
 
 #define MIRT__FILTER_PIECE 1024 /* numbers of a row at a time */
 
+MIRT__LIB void mirt__augment_add(mirt__real *to, const mirt__real *from, mirt__real factor, int64_t count) {
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < count; i++) to[i] += factor * from[i];
+}
+
 /* Numbers [begin, end) of a row: sums down the columns, then of these across. */
 static void mirt__augment_filter_piece(const mirt__transform *t, const mirt__transform_filter *f, const mirt__real *x,
                                        int64_t row, int64_t begin, int64_t end, mirt__real *y) {
@@ -12057,24 +12316,19 @@ static void mirt__augment_filter_piece(const mirt__transform *t, const mirt__tra
     const int64_t line = t->w * t->c, beside = f->reach * t->c, first = mirt__max(begin - beside, 0),
                   last = mirt__min(end + beside, line);
     memset(down, 0, sizeof down);
-    for (int64_t k = mirt__max(row - f->reach, 0); k <= mirt__min(row + f->reach, t->h - 1); k++) {
-        const mirt__real *const from = x + k * line + first, factor = f->down[k - row + f->reach];
-        MIRT__INDEPENDENT
-        for (int64_t i = 0; i < last - first; i++) down[i] += factor * from[i];
-    }
+    for (int64_t k = mirt__max(row - f->reach, 0); k <= mirt__min(row + f->reach, t->h - 1); k++)
+        mirt__augment_add(down, x + k * line + first, f->down[k - row + f->reach], last - first);
     memset(y + row * line + begin, 0, (size_t)(end - begin) * sizeof *y);
     for (int k = -f->reach; k <= f->reach; k++) {
         const int64_t low = mirt__max(begin, -k * t->c), high = mirt__min(end, line - k * t->c);
-        const mirt__real *const from = down + k * t->c - first, factor = f->across[k + f->reach];
-        mirt__real *const to = y + row * line;
-        MIRT__INDEPENDENT
-        for (int64_t i = low; i < high; i++) to[i] += factor * from[i];
+        mirt__augment_add(y + row * line + low, down + (low + k * t->c - first), f->across[k + f->reach], high - low);
     }
+    MIRT__INDEPENDENT
     for (int64_t i = row * line + begin; i < row * line + end; i++) y[i] = mirt__transform_filtered(f, x[i], y[i]);
 }
 
 MIRT__LIB void mirt__augment_filter(const mirt__augment *a, const mirt__transform *t, const mirt__real *x,
-                                    mirt__real *y) {
+                                    mirt__real *y, mirt__real *kept) {
     const int64_t line = t->w * t->c;
     mirt__transform_filter f;
     double drawn[4];
@@ -12083,6 +12337,10 @@ MIRT__LIB void mirt__augment_filter(const mirt__augment *a, const mirt__transfor
         return;
     }
     mirt__transform_draw(t, a->seed, a->row, a->step, drawn);
+    if (t->kind == MIRT_RANDOM_ELASTIC_TRANSFORM) {
+        mirt__augment_elastic(a, t, drawn, x, y, kept);
+        return;
+    }
     mirt__transform_filter_of(t, drawn, &f);
     for (int64_t row = 0; row < t->h; row++) {
         for (int64_t i = 0; i < line; i += MIRT__FILTER_PIECE)
@@ -12443,9 +12701,10 @@ MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dt
     const size_t half = mirt__augment_half(t, count, x_dtype, y_dtype);
     size_t kept = 0;
     for (int i = 0; i < count; i++) {
-        const size_t tiles = t[i].kind == MIRT_CLAHE ? (size_t)(t[i].bins * t[i].size) : 0,
-                     bytes = tiles ? tiles * MIRT__TRANSFORM_BINS * sizeof(mirt__real)
-                                   : t[i].kind == MIRT_AUG_MIX ? 2 * half : 0;
+        const int64_t tiles = t[i].kind == MIRT_CLAHE ? t[i].bins * t[i].size : 0,
+                      numbers = t[i].kind == MIRT_RANDOM_ELASTIC_TRANSFORM ? (2 * t[i].h + 3) * t[i].w
+                                                                           : tiles * MIRT__TRANSFORM_BINS;
+        const size_t bytes = t[i].kind == MIRT_AUG_MIX ? 2 * half : (size_t)numbers * sizeof(mirt__real);
         if (bytes > kept) kept = bytes;
     }
     return 2 * half + kept;
@@ -12489,6 +12748,7 @@ static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__tr
 MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
     const mirt__transform *const t = a->transform, *const last = &t[a->count - 1];
     const size_t half = mirt__augment_half(t, a->count, a->x_dtype, a->y_dtype);
+    mirt__real *const kept = half ? (mirt__real *)((char *)a->room + 2 * half) : NULL;
     mirt__real *real = NULL; /* the image so far, once it is float32 */
     int turn = 0;
     for (int i = 0, end; i < a->count; i = end) {
@@ -12503,11 +12763,11 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
         if (pass.remakes) {
             void *y = final ? a->y : (char *)a->room + (size_t)(turn++ & 1) * half;
             if (pass.moves) mirt__augment_warp(a, i, &pass, real ? real : a->x, real ? MIRT_FLOAT32 : a->x_dtype, y);
-            else mirt__augment_filter(a, &t[i], real, (mirt__real *)y);
+            else mirt__augment_filter(a, &t[i], real, (mirt__real *)y, kept);
             real = (mirt__real *)y;
         }
         for (int k = i; k < end && !pass.remakes; k++)
-            mirt__augment_values(a, &t[k], real, (mirt__real *)((char *)a->room + 2 * half));
+            mirt__augment_values(a, &t[k], real, kept);
     }
     if (half && a->y_dtype == MIRT_UINT8)
         mirt__augment_to_bytes(real, (unsigned char *)a->y, last->oh * last->ow * last->c);
@@ -16366,7 +16626,7 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 /* >>section device/devices.h */
@@ -16474,10 +16734,10 @@ MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, 
     }
 }
 
-/* >>section base/once_begin.inc */
+/* >>section base/small_begin.inc */
 
-/* Begins code that runs once. */
-MIRT__ONCE_BEGIN
+/* Begins code that is compiled to be small. */
+MIRT__SMALL_BEGIN
 
 /* >>section device/cores.c */
 
@@ -16656,6 +16916,16 @@ MIRT__LIB const mirt__backend *mirt__cores_backend(void) {
         MIRT__TRAINING_ENTRY(mirt__core_squares), mirt__core_seconds, NULL};
     return &cores;
 }
+
+/* >>section base/cold_end.inc */
+
+/* Ends code that waits for kernels, is small or runs once. */
+MIRT__COLD_END
+
+/* >>section base/once_begin.inc */
+
+/* Begins code that runs once. */
+MIRT__ONCE_BEGIN
 
 /* >>section device/devices.c */
 
@@ -16836,7 +17106,7 @@ MIRT__LIB mirt_status mirt__find_devices(const char *text, bool one, bool repeat
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 /* >>section group/group.h */
@@ -17439,7 +17709,7 @@ MIRT__LIB bool mirt__gather_all(const mirt__gathering *group, const mirt__gather
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 #endif /* MIRT__ALONE */
@@ -19199,7 +19469,7 @@ MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 /* >>section base/cold_begin.inc */
@@ -22635,7 +22905,7 @@ MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *de
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -23766,6 +24036,7 @@ static const struct {
     {"rand_augment", MIRT_RAND_AUGMENT, false, {MIRT__AT(factor), MIRT__AT(factor[1])}},
     {"perspective", MIRT_RANDOM_PERSPECTIVE, false, {MIRT__AT(scale)}},
     {"clahe", MIRT_CLAHE, false, {MIRT__AT(clip_limit)}},
+    {"elastic_transform", MIRT_RANDOM_ELASTIC_TRANSFORM, false, {MIRT__AT(scale), MIRT__AT(scale[1])}},
     {"aug_mix", MIRT_AUG_MIX, false, {MIRT__AT(factor), MIRT__AT(factor[1])}},
 #undef MIRT__AT
 };
@@ -27393,7 +27664,7 @@ MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 #ifndef MIRT__NO_IMAGE_DATASETS
@@ -27672,8 +27943,8 @@ typedef enum mirt__family {
     X(loss_weight, loss) X(log_softmax_grad, plain) X(gather_grad, plain) X(reduce_max_grad, reduce) \
     X(conv2d_input_grad, window) X(conv2d_weight_grad, window) X(conv2d_pool_weight_grad, window) \
     X(max_pool2d_grad, window) X(average_pool2d_grad, window) X(user_grad, data) X(softmax_grad, plain) X(loss, loss) \
-    X(loss_grad, loss) X(accuracy, plain) X(resize2d_grad, resize) X(norm_grad_sums, norm) X(norm_grad_input, norm) \
-    X(all_reduce, plain) X(all_reduce_bucket, plain) X(update_bucket, plain)
+    X(circle, loss) X(loss_grad, loss) X(accuracy, plain) X(resize2d_grad, resize) X(norm_grad_sums, norm) \
+    X(norm_grad_input, norm) X(all_reduce, plain) X(all_reduce_bucket, plain) X(update_bucket, plain)
 typedef enum mirt__op_id {
 #define MIRT__OP_ENUM(name, family) MIRT__OP_##name,
     MIRT__OP_LIST(MIRT__OP_ENUM)
@@ -27689,7 +27960,7 @@ enum {
 /* constant: its values; user, user_grad: the config; augment: the transforms. */
 typedef struct mirt__attrs_data {
     const void *data; /* in the graph's pool */
-    size_t bytes;
+    size_t bytes, room;           /* augment: `room` bytes after the transforms are free for more */
     uint64_t key;                 /* augment: mixed with the transforms' keys */
     const mirt_op_class *user_op; /* owned by the strategy */
 } mirt__attrs_data;
@@ -28343,12 +28614,15 @@ MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a);
 /* x behind one more transform. Where x is another's output, of which nobody need know, the two are one list on what
  * that reads. */
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t);
+/* The same of x itself, an output of that op that nothing reads yet, if images keep their size; false with the error
+   set. */
+MIRT__TRAINING_LIB bool mirt__augment_more(mirt_tensor *x, const mirt__transform *t);
 /* A crop or resizing without chance: of the window, or of all of x where there is none. */
 MIRT__LIB mirt_tensor *mirt__fit_op(mirt_tensor *x, const mirt__transform *t);
 /* Whether a loss can compare predictions with labels, by `positions` along the last axis; false with the error set. */
 MIRT__TRAINING_LIB bool mirt__labels_fit(const mirt_tensor *x, const mirt_tensor *labels, bool positions);
 /* A loss that has a kernel, of each sample or along the last axis of each position: predictions' shape without that
-   axis. */
+   axis. Circle: (rows, 2), whose sum's softplus is the loss. */
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, const mirt_loss_options *how, mirt_tensor *x, mirt_tensor *labels);
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels);
 
@@ -30394,14 +30668,14 @@ MIRT__TRAINING_ROW(conv2d_weight_grad, mirt__conv_grad_shape, mirt__conv2d_weigh
    otherwise (-1: none) as Keras, beyond the smallest, or with SAME beyond what ends in the middle of a window. */
 static bool mirt__transposed_size(const mirt__attrs_window *w, int axis, int kernel, int64_t in, int64_t *out) {
     const int64_t stride = w->strides[axis], reach = (int64_t)(kernel - 1) * w->dilation[axis] + 1;
-    const int64_t extra = w->size[axis] < 0 ? 0 : w->size[axis];
+    const int64_t extra = w->size[axis] == -1 ? 0 : w->size[axis];
     const bool same = w->padding == MIRT_SAME;
     if (in > MIRT__MAX_ELEMENTS / stride)
         return mirt__fail(MIRT_E_SHAPE, "strides of %lld make too large an output", (long long)stride), false;
     *out = in * stride + (same || reach < stride ? 0 : reach - stride);
     if (!w->size[axis]) return true;
     *out = (in - 1) * stride + (same ? reach % 2 : reach) + extra;
-    if (w->size[axis] >= -1 && extra < stride && (!same || *out > (in - 1) * stride)) return true;
+    if (extra >= 0 && extra < stride && (!same || *out > (in - 1) * stride)) return true;
     return mirt__fail(MIRT_E_INVALID,
                       "output_padding is %lld; it must be less than the stride, %lld, and with an even kernel and SAME "
                       "more than 0",
@@ -30637,7 +30911,8 @@ MIRT__LIB mirt_tensor *mirt__average_pool2d_op(mirt_tensor *x, const mirt__attrs
 /* Softmax, losses and accuracy. */
 
 /* softmax and its logarithm over the last axis. loss: a.kind (mirt_loss), `how`; inputs predictions, labels; one value
-   for each sample, or of losses along the last axis for each position: the shape without that axis. accuracy: a.kind
+   for each sample, or of losses along the last axis for each position: the shape without that axis. circle: likewise,
+   but two values for each sample, over pairs with all other rows (kernels/circle.h). accuracy: a.kind
    (mirt__accuracy_kind), likewise. */
 
 static bool mirt__softmax_shape(mirt__node *node) {
@@ -30712,10 +30987,11 @@ MIRT__TRAINING bool mirt__compared_shape(mirt__node *node) {
     mirt_shape y = node->in[0]->shape;
     if (!mirt__need_float(node, 1) || !mirt__labels_fit(node->in[0], node->in[1], positions)) return false;
     y.rank = positions ? y.rank - 1 : 1;
+    if (node->id == MIRT__OP_circle) y.dim[y.rank++] = 2;
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
 
-/* Forward and, with the gradient of the loss as a third input, back. */
+/* Forward and, with the gradient of the loss as a third input, and circle's values as a fourth, back. */
 MIRT__TRAINING void mirt__loss_run(const mirt__call *call) {
     mirt__loss l;
     memset(&l, 0, sizeof l);
@@ -30730,13 +31006,14 @@ MIRT__TRAINING void mirt__loss_run(const mirt__call *call) {
     } else {
         l.dloss = mirt__in(call, 2);
         l.dx = mirt__out(call, 0);
+        if (call->node->num_in > 3) l.loss = (mirt__real *)call->in[3];
     }
     call->kernels->loss(&l, &call->where);
 }
 
 MIRT__TRAINING void mirt__loss_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    mirt_tensor *in[3] = {node->in[0], node->in[1], dy[0]};
-    dx[0] = mirt__apply(MIRT__OP_loss_grad, &node->a, in, 3);
+    mirt_tensor *in[4] = {node->in[0], node->in[1], dy[0], node->out[0]};
+    dx[0] = mirt__apply(MIRT__OP_loss_grad, &node->a, in, node->id == MIRT__OP_circle ? 4 : 3);
 }
 
 MIRT__TRAINING void mirt__accuracy_run(const mirt__call *call) {
@@ -30752,15 +31029,17 @@ MIRT__TRAINING void mirt__accuracy_run(const mirt__call *call) {
 
 MIRT__TRAINING_ROW(loss, mirt__compared_shape, mirt__loss_run,
     MIRT__SET_GRADIENT(mirt__loss_gradient) MIRT__IS(row_wise))
+MIRT__TRAINING_ROW(circle, mirt__compared_shape, mirt__loss_run, MIRT__SET_GRADIENT(mirt__loss_gradient))
 MIRT__TRAINING_ROW(loss_grad, mirt__shape_kept, mirt__loss_run, )
 MIRT__TRAINING_ROW(accuracy, mirt__compared_shape, mirt__accuracy_run, MIRT__IS(row_wise))
 
 MIRT__TRAINING_LIB mirt_tensor *mirt__loss_op(mirt_loss kind, const mirt_loss_options *how, mirt_tensor *x,
                                               mirt_tensor *labels) {
-    mirt__attrs a = mirt__attrs_of(MIRT__OP_loss);
+    const mirt__op_id id = kind == MIRT_CIRCLE ? MIRT__OP_circle : MIRT__OP_loss;
+    mirt__attrs a = mirt__attrs_of(id);
     a.kind = (int)kind;
     MIRT__OF(&a, loss)->how = *how;
-    return mirt__apply_two(MIRT__OP_loss, &a, x, labels);
+    return mirt__apply_two(id, &a, x, labels);
 }
 
 MIRT__TRAINING_LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels) {
@@ -30993,6 +31272,7 @@ static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *no
         if (t[i].kind != MIRT_CLAHE) continue;
         MIRT__OF(&alone, data)->data = &t[i];
         MIRT__OF(&alone, data)->bytes = sizeof *t;
+        MIRT__OF(&alone, data)->room = 0;
         x = mirt__record(graph, MIRT__OP_augment, &alone, &x, 1);
     }
     return x;
@@ -31002,25 +31282,39 @@ MIRT__OP_ROW(augment, mirt__augment_shape, mirt__augment_run,
     MIRT__SET(workspace, mirt__augment_workspace) MIRT__SET(lower, mirt__augment_lower)
     MIRT__IS(row_wise) MIRT__IS(keeps_range))
 
+/* Appends a transform to a list. */
+static bool mirt__augment_append(mirt__graph *graph, mirt__attrs_data *own, const mirt__transform *t) {
+    const size_t bytes = own->room < sizeof *t ? 2 * own->bytes + sizeof *t : 0; /* of a larger place */
+    char *list = bytes ? (char *)mirt__pool_alloc(&graph->pool, bytes) : (char *)(uintptr_t)own->data;
+    if (!list) return false;
+    if (bytes) {
+        if (own->bytes) memcpy(list, own->data, own->bytes);
+        own->data = list;
+        own->room = bytes - own->bytes;
+    }
+    memcpy(list + own->bytes, t, sizeof *t);
+    own->bytes += sizeof *t;
+    own->room -= sizeof *t;
+    return true;
+}
+
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t) {
     mirt__graph *graph = x->node->graph;
     mirt__attrs a = mirt__attrs_of(MIRT__OP_augment);
     mirt__attrs_data *own = MIRT__OF(&a, data);
-    const mirt__attrs_data *first = x->node->id == MIRT__OP_augment ? MIRT__OF(&x->node->a, data) : NULL;
+    mirt__attrs_data *first = x->node->id == MIRT__OP_augment ? MIRT__OF(&x->node->a, data) : NULL;
     own->key = mirt__hash("augment");
     /* What was copied from another model keeps the key it has there. */
-    const bool joins = first && first->key == own->key && x->node->a.training == a.training;
-    const size_t before = joins ? first->bytes : 0;
-    mirt__transform *list = (mirt__transform *)mirt__pool_alloc(&graph->pool, before + sizeof *t);
-    if (!list) return NULL;
-    if (before) {
-        memcpy(list, first->data, before);
+    if (first && first->key == own->key && x->node->a.training == a.training) {
+        *own = *first;
+        first->room = 0; /* only one of the longer lists continues in its place */
         x = x->node->in[0];
     }
-    memcpy((char *)list + before, t, sizeof *t);
-    own->data = list;
-    own->bytes = before + sizeof *t;
-    return mirt__record(graph, MIRT__OP_augment, &a, &x, 1);
+    return mirt__augment_append(graph, own, t) ? mirt__record(graph, MIRT__OP_augment, &a, &x, 1) : NULL;
+}
+
+MIRT__TRAINING_LIB bool mirt__augment_more(mirt_tensor *x, const mirt__transform *t) {
+    return mirt__augment_append(x->node->graph, MIRT__OF(&x->node->a, data), t);
 }
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -31710,7 +32004,7 @@ MIRT__LIB const mirt__op_set *mirt__ops(void) {
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 /* >>section base/once_begin.inc */
@@ -31881,6 +32175,7 @@ static bool mirt__copy_attrs(mirt__graph *graph, const mirt__copying *c, mirt__a
     if (random) random->key = mirt__copy_key(c, random->key);
     if (!own) return true;
     own->key = mirt__copy_key(c, own->key);
+    own->room = 0;
     if (!own->data) return true;
     void *data = mirt__pool_alloc(&graph->pool, own->bytes);
     if (!data) return false;
@@ -32177,7 +32472,7 @@ MIRT__TRAINING_LIB void mirt__program_text(const mirt__program *program, mirt__t
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 /* >>section passes/storage.h */
@@ -33413,7 +33708,7 @@ MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 /* >>section mirror/strategy.h */
@@ -35346,6 +35641,11 @@ MIRT_API int mirt_worker_index(const mirt_strategy *strategy) {
 }
 MIRT_API int mirt_num_threads(const mirt_strategy *strategy) { return strategy ? strategy->threads : 0; }
 
+/* >>section base/small_begin.inc */
+
+/* Begins code that is compiled to be small. */
+MIRT__SMALL_BEGIN
+
 /* >>section mirror/environment.c */
 
 /* What runs here, in which form, on what: for checkpoints, logs and whoever asks. */
@@ -35488,7 +35788,7 @@ static void mirt__env_machine(const mirt_strategy *s, mirt__text *out) {
 
 /* Those that choose kernels, cores, memory or libraries; others are nobody's business. */
 static void mirt__env_variables(mirt__text *out) {
-    static const char *const names[] = {
+    static const char names[][24] = {
         "MIRT_CPU",      "MIRT_CORES",     "MIRT_DEVICES",     "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS",
         "OMP_PROC_BIND", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "LD_PRELOAD",
     };
@@ -35512,6 +35812,11 @@ MIRT_API const char *mirt_environment(mirt_strategy *strategy) {
     mirt__text_add(out, "}");
     return out->failed ? NULL : out->data;
 }
+
+/* >>section base/cold_end.inc */
+
+/* Ends code that waits for kernels, is small or runs once. */
+MIRT__COLD_END
 
 /* >>section mirror/step.h */
 
@@ -35557,9 +35862,9 @@ typedef struct mirt__rule {
     bool whole;         /* every device updates whole variables */
     /* With norms, before anything is updated; false: nothing is. */
     bool (*accepts)(void *user);
-    /* Sets what the updates of [begin, end) have in common; `slot`: the device's optimizer state. */
-    void (*prepare)(void *user, int device, char *const *slot, int64_t begin, int64_t end, mirt__update *update);
-    void (*update)(void *user, int device, mirt__range range, mirt__update *update);
+    /* Before the updates in [begin, end). `update` says where gradients and weights are. */
+    void (*prepare)(void *user, int device, int64_t begin, int64_t end, const mirt__update *update);
+    void (*update)(void *user, int device, mirt__range range, const mirt__update *update);
     /* What is done to a copy of the weights once all of it is updated; NULL: nothing. */
     void (*constrain)(void *user, const mirt__where *where, mirt__real *weight);
 } mirt__rule;
@@ -35835,7 +36140,7 @@ MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 #ifndef MIRT__ALONE
@@ -36908,7 +37213,7 @@ MIRT__LIB void mirt__courier_end(mirt__step *step, bool given_up) {
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 #endif /* MIRT__ALONE */
@@ -37837,16 +38142,17 @@ MIRT__TRAINING_LIB mirt__range mirt__update_share(const mirt_strategy *s, int64_
 }
 
 /* Updates the device's share of a bucket: sums the parts, if they are several, and writes every copy. */
-MIRT__TRAINING void mirt__apply_bucket(const mirt__step *step, int device, const mirt__bucket *bucket, mirt__update u) {
+MIRT__TRAINING void mirt__apply_bucket(const mirt__step *step, int device, const mirt__bucket *bucket,
+                                       const mirt__update *u) {
     const mirt__rule *rule = &step->rule;
     mirt__range own = mirt__update_share(step->strategy, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), device,
                                          rule->piece, rule->whole ? rule->num_pieces : 0);
     own = mirt__overlap(&own, bucket->begin, bucket->end);
     if (own.begin >= own.end) return;
-    rule->prepare(rule->user, device, step->slot[device], own.begin, own.end, &u);
+    rule->prepare(rule->user, device, own.begin, own.end, u);
     for (int i = 0; i < step->num_ranges; i++) {
         const mirt__range range = mirt__overlap(&step->range[i], own.begin, own.end);
-        if (range.begin < range.end) rule->update(rule->user, device, range, &u);
+        if (range.begin < range.end) rule->update(rule->user, device, range, u);
     }
 }
 
@@ -37856,7 +38162,7 @@ MIRT__TRAINING void mirt__apply_gradients(const mirt__step *step, int device) {
     mirt__apply_parts(step, device, &u);
     for (int i = step->program.mirrored; i < step->program.graph.count; i++) {
         const mirt__node *node = step->program.graph.node[i];
-        if (node->op->updates) mirt__apply_bucket(step, device, &step->bucket[node->a.index], u);
+        if (node->op->updates) mirt__apply_bucket(step, device, &step->bucket[node->a.index], &u);
     }
 }
 
@@ -38098,7 +38404,8 @@ typedef struct mirt__loss_class {
     const char *name;           /* Keras's */
     bool positions;             /* it compares what lies along the last axis: a loss for each position */
     bool classes;               /* of (rows, ..., classes) alone */
-    bool sparse;                /* labels are class numbers, one a position; otherwise float32, one an output */
+    bool sparse;                /* labels are class numbers (without `classes`: any int), one a position; otherwise
+                                   float32, one an output */
     mirt_activation_kind undo;  /* behind this activation the loss is computed from what went into it */
 } mirt__loss_class;
 
@@ -38348,6 +38655,12 @@ MIRT__ABSENT_LIB double mirt__schedule_rate(const mirt_schedule *schedule, int64
 /* --- optimizers.c --- */
 /* The learning rate of the coming step; only a schedule can give a wrong one. */
 MIRT__ABSENT_LIB mirt_status mirt__coming_rate(const mirt_model *model, double *rate);
+/* Of an optimizer without a function for it. */
+MIRT__ABSENT_LIB double mirt__optimizer_rate(const mirt_optimizer *optimizer, int64_t step);
+/* Of the optimizers' rates, of which the first is known, one that is wrong if any is. */
+MIRT__ABSENT_LIB double mirt__rates_at(const mirt_model *model, double rate, int64_t step);
+/* Fails if optimizers have a rate each. */
+MIRT__ABSENT_LIB mirt_status mirt__one_rate(const mirt_model *model);
 /* Finite in float32, and not negative. */
 MIRT__ABSENT_LIB bool mirt__is_rate(double x);
 /* The decimal number that was meant: 0.999f is 0.99900001287, which would leave 1 - beta off by 1.3e-5. */
@@ -38359,12 +38672,26 @@ MIRT__ABSENT_LIB void mirt__optimizer_numbers(const mirt_optimizer *optimizer, i
 MIRT__ABSENT_LIB bool mirt__optimizer_amsgrad(const mirt__optimizer_class *cls);
 /* Fields that every optimizer has; returns how many. */
 MIRT__ABSENT_LIB int mirt__optimizer_common(const mirt__field **fields);
-MIRT__ABSENT_LIB int mirt__optimizer_slots(const mirt_optimizer *optimizer);
-/* The same, with their names. */
+/* The optimizer's slots, the average last; returns how many. */
 MIRT__ABSENT_LIB int mirt__optimizer_slot_names(const mirt_optimizer *optimizer, const char *name[MIRT__MAX_SLOTS]);
 /* Sets Keras's numbers if none of those that are not 0 in Keras is set. SGD stays as it is: its defaults are zeros. */
 MIRT__ABSENT_LIB void mirt__optimizer_defaults(mirt_optimizer *optimizer);
 MIRT__ABSENT_LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimizer);
+/* The optimizers of a model whose weights are declared. */
+MIRT__ABSENT_LIB mirt_status mirt__optimizers_check(const mirt_model *model, const mirt_compile_desc *desc);
+/* Optimizer 0, which is that of weights that no pattern names, and those after it, up to NULL. */
+MIRT__ABSENT_LIB const mirt_optimizer *mirt__optimizer_number(const mirt_compile_desc *desc, int number);
+/* The optimizer of a weight, by its name in the model; or by its number in the model's root. */
+MIRT__ABSENT_LIB const mirt_optimizer *mirt__optimizer_named(const mirt_compile_desc *desc, const char *weight);
+MIRT__ABSENT_LIB const mirt_optimizer *mirt__optimizer_of(const mirt_model *model, int variable);
+/* Whether one of them is so. */
+MIRT__ABSENT_LIB bool mirt__optimizers_any(const mirt_compile_desc *desc, bool (*is)(const mirt_optimizer *optimizer));
+/* The optimizer's name, or what several are called. */
+MIRT__ABSENT_LIB const char *mirt__optimizers_name(const mirt_compile_desc *desc);
+/* Blocks of optimizer state; averages lie in the last one. */
+MIRT__ABSENT_LIB int mirt__slots(const mirt_compile_desc *desc);
+/* What a block holds of a trained weight; NULL: nothing, its optimizer needs fewer than others. */
+MIRT__ABSENT_LIB const char *mirt__slot_of(const mirt_compile_desc *desc, const char *weight, int block);
 /* Whether it needs the squares of gradients summed up, and numbers of its own for each variable. */
 MIRT__ABSENT_LIB bool mirt__optimizer_norms(const mirt_optimizer *optimizer);
 MIRT__ABSENT_LIB bool mirt__optimizer_by_variable(const mirt_optimizer *optimizer);
@@ -38375,14 +38702,15 @@ MIRT__ABSENT_LIB void mirt__adam_numbers(const mirt_optimizer *optimizer, int64_
 /* Muon: whether the weight is updated as by AdamW. */
 MIRT__ABSENT_LIB bool mirt__muon_leaves(const mirt_optimizer *optimizer, const mirt__variable *variable);
 /* Fills kind, slots (blocks of optimizer state) and numbers of `update` for the model's next step at this rate. */
-MIRT__ABSENT_LIB void mirt__optimizer_update(const mirt_model *model, char *const *slots, double rate, mirt__update *update);
+MIRT__ABSENT_LIB void mirt__optimizer_update(const mirt_model *model, const mirt_optimizer *optimizer, char *const *slots,
+                                      double rate, mirt__update *update);
 /* With use_ema, after the first step: exchanges the trained weights and their averages, unless it is done already. */
 MIRT__ABSENT_LIB void mirt__averages_swap(mirt_model *model, bool in);
 /* The averages become the weights. */
 MIRT__ABSENT_LIB void mirt__averages_keep(mirt_model *model);
 /* What is done to gradients of which all squares add up to this; then, by variable, of which its own do. */
-MIRT__ABSENT_LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *update);
-MIRT__ABSENT_LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *variable, double squares,
+MIRT__ABSENT_LIB void mirt__optimizer_extras(const mirt_optimizer *optimizer, double squares, mirt__update *update);
+MIRT__ABSENT_LIB void mirt__optimizer_variable(const mirt_optimizer *optimizer, const mirt__variable *variable, double squares,
                                         double rate, mirt__update *update);
 
 /* --- directions.c: a column of the optimizers' rows --- */
@@ -38413,6 +38741,9 @@ MIRT__ABSENT_LIB int64_t mirt__label_count(const mirt_model *model, int output);
 /* The loss of each sample or position. `labels` as they are in the data. */
 MIRT__ABSENT_LIB mirt_tensor *mirt__loss_of(mirt_loss loss, const mirt_loss_options *options, mirt_tensor *output,
                                      mirt_tensor *labels);
+/* The values, multiplied so that the mean over the global batch is that over the samples that count: of the circle
+   loss those whose value is not 0, as in Keras. */
+MIRT__ABSENT_LIB mirt_tensor *mirt__loss_counted(mirt_loss loss, mirt_reduction reduction, mirt_tensor *values);
 /* Fields of mirt_loss_options; returns how many. */
 MIRT__ABSENT_LIB int mirt__loss_fields(const mirt__field **fields);
 /* Whether the loss, by `name` in messages, takes these options of an output of so many axes. */
@@ -38501,6 +38832,11 @@ MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor
 #endif
 
 #ifndef MIRRORTRAIN_NO_TRAIN
+
+/* >>section base/small_begin.inc */
+
+/* Begins code that is compiled to be small. */
+MIRT__SMALL_BEGIN
 
 /* >>section nn/optimizers.c */
 
@@ -38868,11 +39204,6 @@ MIRT__LIB bool mirt__optimizer_amsgrad(const mirt__optimizer_class *cls) {
     return cls->slot[2].use == MIRT__SLOT_AMSGRAD;
 }
 
-MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *o) {
-    const char *name[MIRT__MAX_SLOTS];
-    return mirt__optimizer_slot_names(o, name);
-}
-
 static bool mirt__optimizer_has(const mirt__optimizer_class *cls, const mirt__field *field) {
     for (int i = 0; i < cls->num_fields; i++) {
         if (cls->fields[i].offset == field->offset) return true;
@@ -38968,6 +39299,77 @@ MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *o) {
     return mirt__optimizer_own_check(o) == MIRT_OK ? mirt__optimizer_extras_check(o) : mirt_last_status();
 }
 
+/* >>several optimizers */
+
+MIRT__LIB const mirt_optimizer *mirt__optimizer_number(const mirt_compile_desc *d, int number) {
+    if (!number) return &d->optimizer;
+    if (number > MIRT_MAX_OPTIMIZERS) return NULL;
+    const mirt_optimizer_map *map = &d->optimizers[number - 1];
+    return map->weights && *map->weights ? &map->optimizer : NULL;
+}
+
+MIRT__LIB const mirt_optimizer *mirt__optimizer_named(const mirt_compile_desc *d, const char *weight) {
+    const mirt_optimizer *o;
+    int k = 1;
+    while ((o = mirt__optimizer_number(d, k)) && !mirt__matches(weight, d->optimizers[k - 1].weights)) k++;
+    return o ? o : &d->optimizer;
+}
+
+MIRT__LIB const mirt_optimizer *mirt__optimizer_of(const mirt_model *model, int variable) {
+    int first;
+    mirt__root(model, &first);
+    variable -= first;
+    if (variable < 0 || variable >= model->num_variables) return &model->config.optimizer;
+    return mirt__optimizer_named(&model->config, model->variable[variable].name);
+}
+
+MIRT__LIB bool mirt__optimizers_any(const mirt_compile_desc *d, bool (*is)(const mirt_optimizer *optimizer)) {
+    int k = 0;
+    while (mirt__optimizer_number(d, k) && !is(mirt__optimizer_number(d, k))) k++;
+    return mirt__optimizer_number(d, k) != NULL;
+}
+
+MIRT__LIB const char *mirt__optimizers_name(const mirt_compile_desc *d) {
+    return mirt__optimizer_number(d, 1) ? "several optimizers" : mirt__optimizer_class_get(d->optimizer.kind)->name;
+}
+
+MIRT__LIB int mirt__slots(const mirt_compile_desc *d) {
+    const char *name[MIRT__MAX_SLOTS];
+    int most = 0;
+    for (int k = 0; mirt__optimizer_number(d, k); k++) {
+        const int slots = mirt__optimizer_slot_names(mirt__optimizer_number(d, k), name);
+        if (most < slots) most = slots;
+    }
+    return most;
+}
+
+MIRT__LIB const char *mirt__slot_of(const mirt_compile_desc *d, const char *weight, int block) {
+    const char *name[MIRT__MAX_SLOTS];
+    const mirt_optimizer *o = mirt__optimizer_named(d, weight);
+    const int count = mirt__optimizer_slot_names(o, name);
+    if (o->use_ema && block >= count - 1) block = block == mirt__slots(d) - 1 ? count - 1 : count;
+    return block < count ? name[block] : NULL;
+}
+
+MIRT__LIB mirt_status mirt__optimizers_check(const mirt_model *model, const mirt_compile_desc *d) {
+    const mirt_optimizer *o;
+    mirt_status status = mirt__optimizer_check(&d->optimizer);
+    for (int k = 1; (o = mirt__optimizer_number(d, k)) && status == MIRT_OK; k++) {
+        const char *weights = d->optimizers[k - 1].weights, *has = NULL;
+        int i = 0;
+        while (i < model->num_variables && mirt__optimizer_named(d, model->variable[i].name) != o) i++;
+        if (i == model->num_variables || !mirt__utf8_valid(weights, strlen(weights)))
+            has = "no weight that optimizers before it do not have";
+        else if (o->schedule) has = "a function as its schedule; give it a value (decay)";
+        else if (o->use_ema != d->optimizer.use_ema)
+            has = o->use_ema ? "use_ema, the default has not" : "no use_ema, the default has it";
+        if (has) return mirt__fail(MIRT_E_INVALID, "the optimizer of \"%s\" has %s", weights, has);
+        status = mirt__optimizer_check(o);
+        if (status != MIRT_OK) mirt__fail_at("the optimizer of \"%s\"", weights);
+    }
+    return status;
+}
+
 /* >>weight decay, clipping and averages */
 
 MIRT__LIB bool mirt__optimizer_whole(const mirt_optimizer *o) {
@@ -39003,11 +39405,12 @@ static bool mirt__decays(const mirt_optimizer *o, const char *path) {
 }
 
 MIRT__LIB bool mirt__muon_leaves(const mirt_optimizer *o, const mirt__variable *v) {
+    static const char word[] = "embedding";
     bool embeds = false;
     for (const char *at = v->name; o->exclude_embeddings && *at && !embeds; at++) {
-        const char *word = "embedding";
-        while (*word && (at[word - "embedding"] | 0x20) == *word) word++;
-        embeds = !*word;
+        size_t same = 0;
+        while (word[same] && (at[same] | 0x20) == word[same]) same++;
+        embeds = !word[same];
     }
     return v->shape.rank != 2 || embeds || mirt__has_word(v->name, o->exclude_layers);
 }
@@ -39018,17 +39421,15 @@ static float mirt__clip_scale(double squares, float most) {
     return norm <= (double)most ? 1.0f : (float)((double)most / norm);
 }
 
-MIRT__LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *u) {
-    const mirt_optimizer *o = &model->config.optimizer;
+MIRT__LIB void mirt__optimizer_extras(const mirt_optimizer *o, double squares, mirt__update *u) {
     if (isinf(squares)) squares = (double)NAN; /* then all gradients are NaN in Keras */
     u->scale = o->global_clipnorm > 0 ? mirt__clip_scale(squares, o->global_clipnorm) : 1.0f;
     u->clip = o->clipvalue;
     u->shaped = u->clip > 0 || u->scale != 1.0f;
 }
 
-MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *v, double squares, double rate,
+MIRT__LIB void mirt__optimizer_variable(const mirt_optimizer *o, const mirt__variable *v, double squares, double rate,
                                         mirt__update *u) {
-    const mirt_optimizer *o = &model->config.optimizer;
     if (o->clipnorm > 0) {
         u->scale = mirt__clip_scale(squares, o->clipnorm);
         u->shaped = u->scale != 1.0f;
@@ -39038,14 +39439,14 @@ MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__var
     u->decay = mirt__decays(o, v->name) ? (float)(decay * rate) : 0;
 }
 
-MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slots, double rate, mirt__update *update) {
-    const mirt_optimizer *o = &model->config.optimizer;
+MIRT__LIB void mirt__optimizer_update(const mirt_model *model, const mirt_optimizer *o, char *const *slots, double rate,
+                                      mirt__update *update) {
     mirt__real *slot[MIRT__MAX_SLOTS];
     for (int i = 0; i < MIRT__MAX_SLOTS; i++) slot[i] = (mirt__real *)(void *)slots[i];
     update->kind = o->kind;
     update->decay = (float)(mirt__as_written(o->weight_decay) * rate);
     if (o->use_ema) {
-        update->average = slot[mirt__optimizer_slots(o) - 1];
+        update->average = slot[mirt__slots(&model->config) - 1];
         update->keep = model->step ? o->ema_momentum : 0.0f; /* it begins with the weights after the first step */
         update->fresh = model->step ? (float)(1 - mirt__as_written(o->ema_momentum)) : 1.0f;
         update->overwrite = o->ema_overwrite_frequency && (model->step + 1) % o->ema_overwrite_frequency == 0;
@@ -39057,7 +39458,7 @@ MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slot
 static char *mirt__averages(mirt_model *model) {
     mirt__weights_to_host(mirt__root(model, NULL));
     mirt__slots_to_host(model);
-    return model->slot[mirt__optimizer_slots(&model->config.optimizer) - 1];
+    return model->slot[mirt__slots(&model->config) - 1];
 }
 
 MIRT__LIB void mirt__averages_keep(mirt_model *model) {
@@ -39097,12 +39498,30 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {
 
 /* >>the learning rate */
 
+MIRT__LIB double mirt__optimizer_rate(const mirt_optimizer *o, int64_t step) {
+    return o->decay.kind ? mirt__schedule_rate(&o->decay, step) : (double)o->learning_rate;
+}
+
+MIRT__LIB double mirt__rates_at(const mirt_model *model, double rate, int64_t step) {
+    const mirt_optimizer *o;
+    for (int k = 1; mirt__is_rate(rate) && (o = mirt__optimizer_number(&model->config, k)); k++)
+        rate = mirt__optimizer_rate(o, step);
+    return rate;
+}
+
+MIRT__LIB mirt_status mirt__one_rate(const mirt_model *model) {
+    if (!mirt__optimizer_number(&model->config, 1)) return MIRT_OK;
+    return mirt__fail(MIRT_E_STATE,
+                      "%s has several optimizers, each with its learning rate or schedule (decay) from mirt_compile",
+                      model->name);
+}
+
 MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
     MIRT__ENTER;
     if (!model) return 0;
     const mirt_optimizer *o = &model->config.optimizer;
-    if (model->rate_set || (!o->schedule && !o->decay.kind)) return (double)o->learning_rate;
-    if (!o->schedule) return mirt__schedule_rate(&o->decay, model->step);
+    if (model->rate_set) return (double)o->learning_rate;
+    if (!o->schedule) return mirt__optimizer_rate(o, model->step);
     MIRT__CLAIM(model->strategy, __func__, (double)NAN);
     mirt__hold((mirt_model *)model);
     double rate;
@@ -39116,10 +39535,11 @@ MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
 
 MIRT__LIB mirt_status mirt__coming_rate(const mirt_model *model, double *rate) {
     *rate = mirt_get_learning_rate(model);
-    if (mirt__is_rate(*rate)) return MIRT_OK;
+    const double value = mirt__rates_at(model, *rate, model->step);
+    if (mirt__is_rate(value)) return MIRT_OK;
     return mirt__fail(
         MIRT_E_INVALID,
-        "the learning-rate schedule gave %g for step %lld; it must be a finite number and not negative", *rate,
+        "the learning-rate schedule gave %g for step %lld; it must be a finite number and not negative", value,
         (long long)model->step);
 }
 
@@ -39128,6 +39548,7 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
     if (!model) return mirt__fail(MIRT_E_INVALID, "mirt_set_learning_rate: no model");
     if (!mirt__is_rate(rate))
         return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be finite and not negative", rate);
+    if (mirt__one_rate(model) != MIRT_OK) return mirt_last_status();
     model->config.optimizer.learning_rate = (float)rate;
     model->rate_set = true;
     return MIRT_OK;
@@ -39136,7 +39557,7 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
 MIRT_API mirt_status mirt_set_schedule(mirt_model *model, const mirt_schedule *schedule) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model || !schedule) return mirt__fail_missing("mirt_set_schedule", model ? "schedule" : "model");
-    if (mirt__schedule_check(schedule) != MIRT_OK) return mirt_last_status();
+    if (mirt__schedule_check(schedule) != MIRT_OK || mirt__one_rate(model) != MIRT_OK) return mirt_last_status();
     model->config.optimizer.learning_rate = (float)mirt_get_learning_rate(model);
     model->config.optimizer.schedule = NULL;
     model->config.optimizer.decay = *schedule;
@@ -39490,9 +39911,9 @@ MIRT__LIB mirt_status mirt__metric_check(const mirt_model *model, const mirt__me
     char text[96];
     if (use->metric == MIRT_METRIC_LOSS && !use->options.loss)
         return mirt__fail(MIRT_E_INVALID, "MIRT_METRIC_LOSS needs a `loss` in its options");
-    if (use->metric == MIRT_METRIC_LOSS && (use->options.loss == MIRT_DICE || use->options.loss == MIRT_TVERSKY))
-        return mirt__fail(MIRT_E_INVALID, "%s is one ratio of the global batch, not a value for each sample: it cannot "
-                                          "be a metric",
+    if (use->metric == MIRT_METRIC_LOSS && (use->options.loss == MIRT_DICE || use->options.loss == MIRT_TVERSKY ||
+                                            use->options.loss == MIRT_CIRCLE))
+        return mirt__fail(MIRT_E_INVALID, "%s depends on the other samples of a batch: it cannot be a metric",
                           mirt__loss_class_get(use->options.loss)->name);
     if (use->options.average && use->metric >= MIRT_TRUE_POSITIVES && use->metric <= MIRT_FALSE_NEGATIVES)
         return mirt__fail(MIRT_E_INVALID, "%s has no average; precision, recall, F1 and F-beta have", name);
@@ -39942,6 +40363,11 @@ MIRT__LIB bool mirt__metric_by_class(const mirt__metric_use *use) {
            (mirt__counts_classes(use) || (use->options.average && use->class_id < 0));
 }
 
+/* >>section base/cold_end.inc */
+
+/* Ends code that waits for kernels, is small or runs once. */
+MIRT__COLD_END
+
 #endif /* MIRRORTRAIN_NO_TRAIN */
 
 /* >>section nn/initializers.c */
@@ -40291,6 +40717,7 @@ MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rat
 
 #define MIRT__LOSS_SPARSE true, true, true
 #define MIRT__LOSS_CATEGORICAL true, true, false
+#define MIRT__LOSS_GROUPS true, false, true
 #define MIRT__LOSS_VALUES true, false, false
 #define MIRT__LOSS_ELEMENTS false, false, false
 #define MIRT__LOSS_ROW(loss, name, labels, activation) {#name, MIRT__LOSS_##labels, activation},
@@ -40301,6 +40728,7 @@ static const mirt__loss_class mirt__loss_table[] = {
 MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__loss_table) == MIRT__LOSS_COUNT, "a row for each loss");
 #undef MIRT__LOSS_SPARSE
 #undef MIRT__LOSS_CATEGORICAL
+#undef MIRT__LOSS_GROUPS
 #undef MIRT__LOSS_VALUES
 #undef MIRT__LOSS_ELEMENTS
 #undef MIRT__LOSS_ROW
@@ -40348,7 +40776,7 @@ MIRT__LIB bool mirt__output_logits(const mirt_model *model, int output) {
 #define MIRT__LOSS_OPTION_LIST(X) \
     X(BOOL, from_logits) X(FLOAT, label_smoothing) X(BOOL, has_ignore_class) X(SIGNED, ignore_class) X(FLOAT, delta) \
     X(FLOAT, alpha) X(FLOAT, gamma) X(BOOL, has_gamma) X(BOOL, apply_class_balancing) X(INT, axes) X(FLOAT, beta) \
-    X(FLOAT, q)
+    X(FLOAT, q) X(FLOAT, margin) X(BOOL, has_margin) X(BOOL, keep_diagonal)
 #define MIRT__LOSS_OPTION_NUMBER(kind, option) MIRT__LOSS_OPTION_##option,
 enum { MIRT__LOSS_OPTION_LIST(MIRT__LOSS_OPTION_NUMBER) MIRT__LOSS_OPTION_COUNT };
 #undef MIRT__LOSS_OPTION_NUMBER
@@ -40357,7 +40785,8 @@ enum { MIRT__LOSS_OPTION_LIST(MIRT__LOSS_OPTION_NUMBER) MIRT__LOSS_OPTION_COUNT 
 static unsigned mirt__loss_takes(mirt_loss loss) {
 #define MIRT__TAKES(option) (1u << MIRT__LOSS_OPTION_##option)
     const unsigned any = MIRT__TAKES(from_logits), smooth = any | MIRT__TAKES(label_smoothing),
-                   focal = smooth | MIRT__TAKES(alpha) | MIRT__TAKES(gamma) | MIRT__TAKES(has_gamma);
+                   scaled = any | MIRT__TAKES(gamma) | MIRT__TAKES(has_gamma),
+                   focal = smooth | scaled | MIRT__TAKES(alpha);
     switch (loss) {
     case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
         return smooth | MIRT__TAKES(has_ignore_class) | MIRT__TAKES(ignore_class);
@@ -40369,6 +40798,8 @@ static unsigned mirt__loss_takes(mirt_loss loss) {
     case MIRT_DICE: return any | MIRT__TAKES(axes);
     case MIRT_TVERSKY: return any | MIRT__TAKES(axes) | MIRT__TAKES(alpha) | MIRT__TAKES(beta);
     case MIRT_CATEGORICAL_GENERALIZED_CROSS_ENTROPY: return any | MIRT__TAKES(q);
+    case MIRT_CIRCLE:
+        return scaled | MIRT__TAKES(margin) | MIRT__TAKES(has_margin) | MIRT__TAKES(keep_diagonal);
     default: return any;
     }
 #undef MIRT__TAKES
@@ -40382,34 +40813,42 @@ MIRT__LIB int mirt__loss_fields(const mirt__field **fields) {
     return MIRT__LOSS_OPTION_COUNT;
 }
 
+/* What the number of a field must be; NULL: it is. */
+static const char *mirt__option_want(int field, float value) {
+    if (field == MIRT__LOSS_OPTION_label_smoothing) return value >= 0 && value <= 1 ? NULL : "0 to 1";
+    if (field == MIRT__LOSS_OPTION_q) return value >= 0 && value < 1 ? NULL : "between 0 and 1";
+    if (field == MIRT__LOSS_OPTION_margin) return fabsf(value) <= FLT_MAX ? NULL : "finite";
+    return value >= 0 && value <= FLT_MAX ? NULL : "finite and not negative";
+}
+
 MIRT__LIB mirt_status mirt__loss_options_check(const char *name, mirt_loss loss, const mirt_loss_options *o,
                                                int rank) {
     const unsigned takes = mirt__loss_takes(loss);
     const mirt__field *field;
     const int fields = mirt__loss_fields(&field);
     for (int i = 0; i < fields; i++) {
-        if (takes >> i & 1 || mirt__fields_zero(&field[i], 1, o)) continue;
+        if (mirt__fields_zero(&field[i], 1, o)) continue;
         const char *option = field[i].name + (strncmp(field[i].name, "has_", 4) == 0 ? 4 : 0);
-        return mirt__fail(MIRT_E_INVALID, "%s has no option %s", name, option);
+        if (!(takes >> i & 1)) return mirt__fail(MIRT_E_INVALID, "%s has no option %s", name, option);
+        if (field[i].kind != MIRT__FIELD_FLOAT) continue;
+        const float value = *(const float *)(const void *)((const char *)o + field[i].offset);
+        const char *want = mirt__option_want(i, value);
+        if (want) return mirt__fail(MIRT_E_INVALID, "%s: %s is %g; it must be %s", name, option, (double)value, want);
     }
-    if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
-        return mirt__fail(MIRT_E_INVALID, "%s: label_smoothing is %g; it must be 0 to 1", name,
-                          (double)o->label_smoothing);
     if (o->ignore_class && !o->has_ignore_class)
         return mirt__fail(MIRT_E_INVALID, "%s: ignore_class is %d without has_ignore_class", name, o->ignore_class);
-    if (!(o->delta >= 0 && o->delta <= FLT_MAX))
-        return mirt__fail(MIRT_E_INVALID, "%s: delta is %g; it must be positive and finite", name, (double)o->delta);
-    if (!(o->alpha >= 0 && o->alpha <= FLT_MAX && o->gamma >= 0 && o->gamma <= FLT_MAX))
-        return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g and gamma %g; they must be finite and not negative", name,
-                          (double)o->alpha, (double)o->gamma);
-    if (!(o->beta >= 0 && o->beta <= FLT_MAX))
-        return mirt__fail(MIRT_E_INVALID, "%s: beta is %g; it must be finite and not negative", name, (double)o->beta);
-    if (!(o->q >= 0 && o->q < 1))
-        return mirt__fail(MIRT_E_INVALID, "%s: q is %g; it must be between 0 and 1", name, (double)o->q);
     if (o->axes >> rank)
         return mirt__fail(MIRT_E_INVALID, "%s: the output has %d axes, those of the sums are 0x%x", name, rank,
                           o->axes);
     return MIRT_OK;
+}
+
+static bool mirt__loss_shape_fits(mirt_loss loss, const mirt_tensor *output) {
+    char text[96];
+    if (loss != MIRT_CIRCLE || output->shape.rank == 2) return true;
+    return mirt__fail(MIRT_E_SHAPE, "circle needs embeddings (rows, n), not %s: flatten the output",
+                      mirt__shape_text(&output->shape, text)),
+           false;
 }
 
 MIRT__LIB bool mirt__custom_named(const char *name) { return name && mirt__utf8_valid(name, strlen(name)); }
@@ -40434,6 +40873,7 @@ static mirt_status mirt__loss_check(mirt_model *model, int output) {
         model->config.custom_losses[output] = mirt__custom_loss_of(model->strategy, custom);
         return model->config.custom_losses[output] ? MIRT_OK : mirt__fail_at("output %d", output);
     }
+    if (!mirt__loss_shape_fits(kind, t)) return mirt_last_status();
     const mirt__loss_class *cls = mirt__output_loss(model, output);
     if (!cls->classes || (t->shape.rank >= 2 && mirt__last_dim(t) >= 2)) return MIRT_OK;
     return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes) or (rows, ..., classes); %s is %s",
@@ -40639,8 +41079,9 @@ MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, const mirt_loss_options *op
     mirt_tensor *x = mirt__loss_input(cls, output, &how.from_logits);
     if (how.delta == 0) how.delta = 1;
     if (how.alpha == 0) how.alpha = 0.25f;
-    if (how.gamma == 0 && !how.has_gamma) how.gamma = 2;
-    if (!mirt__labels_fit(x, t, cls->positions)) {
+    if (how.gamma == 0 && !how.has_gamma) how.gamma = loss == MIRT_CIRCLE ? 80 : 2;
+    if (how.margin == 0 && !how.has_margin) how.margin = 0.4f;
+    if (!mirt__loss_shape_fits(loss, x) || !mirt__labels_fit(x, t, cls->positions)) {
         mirt__graph_poison(output->node->graph);
         return NULL;
     }
@@ -40667,8 +41108,16 @@ MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, const mirt_loss_options *op
         return mirt_scale(mirt__mean_of_sample(t), 100, 0);
     case MIRT_MEAN_SQUARED_LOGARITHMIC_ERROR:
         return mirt__mean_of_sample(mirt_square(mirt_subtract(mirt__log_1p(x), mirt__log_1p(t))));
+    case MIRT_CIRCLE: return mirt_softplus(mirt__sum_of_last(mirt__loss_op(loss, &how, x, t)));
     default: return mirt__loss_op(loss, &how, x, t);
     }
+}
+
+MIRT__LIB mirt_tensor *mirt__loss_counted(mirt_loss loss, mirt_reduction reduction, mirt_tensor *values) {
+    if (loss != MIRT_CIRCLE || reduction == MIRT_SUM || !values) return values;
+    mirt_tensor *counts = mirt_cast(mirt_less(mirt__scalar_op(values->node->graph, 0), values), MIRT_FLOAT32);
+    mirt_tensor *share = mirt__reduce_op(MIRT__REDUCE_MEAN, counts, 1, false);
+    return mirt_divide(values, mirt__not_below(mirt__all_reduce_op(&share, 1, MIRT__ALL_REDUCE_MEAN), FLT_MIN));
 }
 
 MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output,
@@ -40694,7 +41143,9 @@ MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mi
     const mirt_custom_loss *custom = model->config.custom_losses[number];
     mirt_loss_options how = model->config.loss_options[number];
     how.from_logits = mirt__output_logits(model, number);
-    if (!custom) return mirt__loss_of(mirt__output_loss_kind(model, number), &how, output, labels);
+    const mirt_loss kind = mirt__output_loss_kind(model, number);
+    if (!custom)
+        return mirt__loss_counted(kind, model->config.reduction, mirt__loss_of(kind, &how, output, labels));
     mirt_tensor *loss, *cast = mirt_cast(labels, MIRT_FLOAT32);
     {
         MIRT__OUTSIDE;
@@ -41023,7 +41474,7 @@ MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
     X(random_contrast) X(random_brightness) X(random_shear) X(random_hue) X(random_saturation) X(random_erasing) \
     X(random_grayscale) X(random_invert) X(solarization) X(random_posterization) X(random_color_degeneration) \
     X(auto_contrast) X(equalization) X(random_sharpness) X(random_gaussian_blur) X(random_color_jitter) \
-    X(rand_augment) X(random_perspective) X(aug_mix) X(clahe) \
+    X(rand_augment) X(random_perspective) X(aug_mix) X(clahe) X(random_elastic_transform) \
     X(batch_norm) X(layer_norm) X(rms_norm) X(group_norm) X(unit_normalization) \
     X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate) X(dot)
 
@@ -42033,7 +42484,8 @@ static const mirt__field mirt__jitter_fields[] = {
     X(rand_augment, "RandAugment", blur, 2, 4) \
     X(random_perspective, "RandomPerspective", erasing, 2, 4) \
     X(aug_mix, "AugMix", mix, 0, 7) \
-    X(clahe, "ContrastLimitedAdaptiveHistogramEqualization", tile, 0, 3)
+    X(clahe, "ContrastLimitedAdaptiveHistogramEqualization", tile, 0, 3) \
+    X(random_elastic_transform, "RandomElasticTransform", erasing, 0, 6)
 
 static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x);
 #define MIRT__AUGMENT_CLASS(name, class_name, fields, first, count) \
@@ -42043,7 +42495,7 @@ static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x)
     MIRT__LAYER_LISTED(name);
 MIRT__AUGMENTATIONS(MIRT__AUGMENT_CLASS)
 #undef MIRT__AUGMENT_CLASS
-MIRT__STATIC_ASSERT(MIRT__NUMBER_OF_LAYER_clahe - MIRT__NUMBER_OF_LAYER_random_flip ==
+MIRT__STATIC_ASSERT(MIRT__NUMBER_OF_LAYER_random_elastic_transform - MIRT__NUMBER_OF_LAYER_random_flip ==
                         (int)MIRT__AUGMENTATION_COUNT - 1, "layers are in the order of kinds");
 
 static const mirt__layer_class *mirt__augmentation_class(int kind) {
@@ -42058,7 +42510,8 @@ MIRT__TRAINING mirt_tensor *mirt__augmented(const mirt__layer *layer, mirt_tenso
     int made = 1;
     for (int i = 0; x && made > 0; i++) {
         made = mirt__transforms_next(d, i, mirt__hash(layer->name), shape.dim[1], shape.dim[2], shape.dim[3], &t);
-        if (made > 0) x = mirt__augment_op(x, &t);
+        if (made > 0 && i == 0) x = mirt__augment_op(x, &t);
+        else if (made > 0 && !mirt__augment_more(x, &t)) return NULL;
     }
     return made < 0 ? NULL : x;
 }
@@ -42986,9 +43439,158 @@ MIRT_API void mirt_layer_add_loss(mirt_layer *layer, mirt_tensor *term) {
     mirt__model_poison(layer->model);
 }
 
+#ifndef MIRRORTRAIN_NO_TRAIN
+
+/* >>section nn/compile.c */
+
+/* mirt_compile: fixes optimizer, loss and metrics of a model, and creates its state. */
+
+static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_desc *desc) {
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (model->refusal[0]) {
+        mirt__fail(MIRT_E_STATE, "%s", model->refusal);
+        model->refusal[0] = 0;
+        return MIRT_E_STATE;
+    }
+    /* weights for functions */
+    bool bare = !model->num_inputs && !model->num_outputs && !model->num_layers && model->num_variables;
+    if (!bare && !model->num_inputs)
+        return mirt__fail(MIRT_E_STATE, "%s has no input: begin with mirt_input", model->name);
+    if (!bare && !model->num_outputs)
+        return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
+    if ((int)desc->reduction < 0 || desc->reduction > MIRT_SUM)
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_compile: invalid reduction (%d); it must be MIRT_SUM_OVER_BATCH_SIZE or MIRT_SUM",
+                          (int)desc->reduction);
+    if (mirt__optimizers_check(model, desc) != MIRT_OK) return mirt_last_status();
+    const mirt__field *field;
+    const int fields = mirt__loss_fields(&field);
+    for (int i = model->num_outputs; i < MIRT_MAX_OUTPUTS; i++) {
+        const mirt_loss_options *o = &desc->loss_options[i];
+        if (!desc->losses[i] && !desc->custom_losses[i] && desc->loss_weights[i] == 0 &&
+            mirt__fields_zero(field, fields, o))
+            continue;
+        return mirt__fail(MIRT_E_INVALID, "a loss for output %d; %s has %d", i, model->name, model->num_outputs);
+    }
+    model->config = *desc;
+    return mirt__losses_check(model) == MIRT_OK ? mirt__metrics_collect(model) : mirt_last_status();
+}
+
+/* The first optimizer state; false with the error set and nothing made. */
+static bool mirt__slots_create(const mirt_model *model, char *slot[MIRT__MAX_SLOTS]) {
+    const mirt_model *root = mirt__root(model, NULL);
+    const size_t bytes = root->trained_bytes;
+    memset(slot, 0, MIRT__MAX_SLOTS * sizeof *slot);
+    for (int i = 0; i < mirt__slots(&model->config); i++) {
+        slot[i] = (char *)mirt__aligned_alloc(bytes);
+        if (!slot[i]) {
+            while (i-- > 0) mirt__aligned_free(slot[i]);
+            return false;
+        }
+        memset(slot[i], 0, bytes);
+    }
+    for (int i = 0; i < root->num_variables; i++) {
+        const mirt__variable *v = &root->variable[i];
+        const mirt_optimizer *o = mirt__optimizer_of(model, i);
+        if (!mirt__is_trained(v) || mirt__optimizer_class_get(o->kind)->slot[0].use != MIRT__SLOT_ACCUMULATOR) continue;
+        mirt__real *first = (mirt__real *)(void *)(slot[0] + v->offset);
+        const size_t own = mirt__align_up((size_t)v->count * sizeof *first) / sizeof *first; /* updates reach so far */
+        for (size_t k = 0; k < own; k++) first[k] = o->initial_accumulator_value;
+    }
+    return true;
+}
+
+/* The pieces of all gradients, if an optimizer wants norms; false with the error set. */
+static bool mirt__pieces_create(const mirt_model *model, mirt__piece **out, int *count) {
+    const int64_t most = 8192;
+    const mirt_model *root = mirt__root(model, NULL);
+    size_t pieces = 0;
+    *out = NULL;
+    *count = 0;
+    /* float16, or a search for NaN, may need them */
+    if (!mirt__optimizers_any(&model->config, mirt__optimizer_norms) && model->strategy->able.in_place) return true;
+    for (int i = 0; i < root->num_variables; i++)
+        pieces += mirt__is_trained(&root->variable[i]) ? (size_t)((root->variable[i].count + most - 1) / most) : 0;
+    if (!(*out = (mirt__piece *)mirt__calloc(pieces + 1, sizeof **out))) return false;
+    for (int i = 0; i < root->num_variables; i++) {
+        const mirt__variable *v = &root->variable[i];
+        for (int64_t at = 0; mirt__is_trained(v) && at < v->count; at += most) {
+            mirt__piece *p = *out + (*count)++;
+            p->variable = i;
+            p->begin = (int64_t)(v->offset / sizeof(mirt__real)) + at;
+            p->count = v->count - at < most ? v->count - at : most;
+        }
+    }
+    return true;
+}
+
+/* The model's own copy of a text, which may be NULL. */
+static bool mirt__text_own(mirt_model *model, const char **text) {
+    return !*text || (*text = mirt__pool_strdup(&model->graph.pool, *text));
+}
+
+/* Of what the optimizers only point to. */
+static bool mirt__optimizers_own(mirt_model *model) {
+    mirt_compile_desc *d = &model->config;
+    for (int k = 0; mirt__optimizer_number(d, k); k++) {
+        mirt_optimizer *o = k ? &d->optimizers[k - 1].optimizer : &d->optimizer;
+        if (!mirt__text_own(model, &o->exclude_from_weight_decay) || !mirt__text_own(model, &o->exclude_layers) ||
+            (k && !mirt__text_own(model, &d->optimizers[k - 1].weights)))
+            return false;
+    }
+    return true;
+}
+
+MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    if (!model) return mirt__fail_missing("mirt_compile", "model");
+    if (mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
+    mirt_compile_desc d;
+    memset(&d, 0, sizeof d);
+    if (desc) d = *desc;
+    for (int i = 0; i < MIRT_MAX_OPTIMIZERS; i++) mirt__optimizer_defaults(&d.optimizers[i].optimizer);
+    mirt__optimizer_defaults(&d.optimizer);
+    if (model->busy)
+        return mirt__fail(MIRT_E_STATE,
+                          "%s is being trained or recorded; mirt_compile has to wait until that call returns",
+                          model->name);
+    mirt_compile_desc before = model->config;
+    mirt__variables_trained(model); /* the count of steps begins anew */
+    mirt__metric_use metric[MIRT__MAX_METRIC_USES];
+    int metrics = model->num_metrics;
+    char *slot[MIRT__MAX_SLOTS];
+    mirt__piece *piece = NULL;
+    int pieces = 0;
+    memcpy(metric, model->metric, sizeof metric);
+    if (mirt__compile_check(model, &d) != MIRT_OK || mirt__model_materialize(model) != MIRT_OK ||
+        mirt__model_arrange(model) != MIRT_OK || !mirt__optimizers_own(model) ||
+        !mirt__pieces_create(model, &piece, &pieces) || !mirt__slots_create(model, slot)) {
+        mirt__free(piece);
+        model->config = before;
+        memcpy(model->metric, metric, sizeof metric);
+        model->num_metrics = metrics;
+        snprintf(model->failure, sizeof model->failure, "%s", mirt_last_error());
+        return model->failed = mirt_last_status();
+    }
+    mirt__compile_forget(model);
+    model->failed = MIRT_OK;
+    memcpy(model->slot, slot, sizeof slot);
+    model->piece = piece;
+    model->num_pieces = pieces;
+    model->step = 0;
+    if (mirt__root(model, NULL)->scaled) mirt__loss_scale_set(mirt__root(model, NULL), MIRT__LOSS_SCALE, 0);
+    model->rate_set = false;
+    model->compiled = true;
+    mirt__losses_warn(model);
+    mirt__metrics_warn(model);
+    return MIRT_OK;
+}
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 /* >>section nn/model.c */
@@ -43193,142 +43795,6 @@ MIRT__LIB void mirt__compile_forget(mirt_model *model) {
     model->num_pieces = 0;
     model->compiled = false;
 }
-
-#ifndef MIRRORTRAIN_NO_TRAIN
-
-/* >>section nn/compile.c */
-
-/* mirt_compile: fixes optimizer, loss and metrics of a model, and creates its state. */
-
-static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_desc *desc) {
-    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
-    if (model->refusal[0]) {
-        mirt__fail(MIRT_E_STATE, "%s", model->refusal);
-        model->refusal[0] = 0;
-        return MIRT_E_STATE;
-    }
-    /* weights for functions */
-    bool bare = !model->num_inputs && !model->num_outputs && !model->num_layers && model->num_variables;
-    if (!bare && !model->num_inputs)
-        return mirt__fail(MIRT_E_STATE, "%s has no input: begin with mirt_input", model->name);
-    if (!bare && !model->num_outputs)
-        return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
-    if ((int)desc->reduction < 0 || desc->reduction > MIRT_SUM)
-        return mirt__fail(MIRT_E_INVALID,
-                          "mirt_compile: invalid reduction (%d); it must be MIRT_SUM_OVER_BATCH_SIZE or MIRT_SUM",
-                          (int)desc->reduction);
-    if (mirt__optimizer_check(&desc->optimizer) != MIRT_OK) return mirt_last_status();
-    const mirt__field *field;
-    const int fields = mirt__loss_fields(&field);
-    for (int i = model->num_outputs; i < MIRT_MAX_OUTPUTS; i++) {
-        const mirt_loss_options *o = &desc->loss_options[i];
-        if (!desc->losses[i] && !desc->custom_losses[i] && desc->loss_weights[i] == 0 &&
-            mirt__fields_zero(field, fields, o))
-            continue;
-        return mirt__fail(MIRT_E_INVALID, "a loss for output %d; %s has %d", i, model->name, model->num_outputs);
-    }
-    model->config = *desc;
-    return mirt__losses_check(model) == MIRT_OK ? mirt__metrics_collect(model) : mirt_last_status();
-}
-
-/* The first optimizer state; false with the error set and nothing made. */
-static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *optimizer, char *slot[MIRT__MAX_SLOTS]) {
-    size_t bytes = mirt__root(model, NULL)->trained_bytes;
-    memset(slot, 0, MIRT__MAX_SLOTS * sizeof *slot);
-    for (int i = 0; i < mirt__optimizer_slots(optimizer); i++) {
-        slot[i] = (char *)mirt__aligned_alloc(bytes);
-        if (!slot[i]) {
-            while (i-- > 0) mirt__aligned_free(slot[i]);
-            return false;
-        }
-        memset(slot[i], 0, bytes);
-    }
-    if (mirt__optimizer_class_get(optimizer->kind)->slot[0].use == MIRT__SLOT_ACCUMULATOR) {
-        mirt__real *first = (mirt__real *)(void *)slot[0];
-        for (size_t i = 0; i < bytes / sizeof *first; i++) first[i] = optimizer->initial_accumulator_value;
-    }
-    return true;
-}
-
-/* The pieces of all gradients, if the optimizer wants norms; false with the error set. */
-static bool mirt__pieces_create(const mirt_model *model, const mirt_optimizer *optimizer, mirt__piece **out,
-                                int *count) {
-    const int64_t most = 8192;
-    const mirt_model *root = mirt__root(model, NULL);
-    size_t pieces = 0;
-    *out = NULL;
-    *count = 0;
-    /* float16, or a search for NaN, may need them */
-    if (!mirt__optimizer_norms(optimizer) && model->strategy->able.in_place) return true;
-    for (int i = 0; i < root->num_variables; i++)
-        pieces += mirt__is_trained(&root->variable[i]) ? (size_t)((root->variable[i].count + most - 1) / most) : 0;
-    if (!(*out = (mirt__piece *)mirt__calloc(pieces + 1, sizeof **out))) return false;
-    for (int i = 0; i < root->num_variables; i++) {
-        const mirt__variable *v = &root->variable[i];
-        for (int64_t at = 0; mirt__is_trained(v) && at < v->count; at += most) {
-            mirt__piece *p = *out + (*count)++;
-            p->variable = i;
-            p->begin = (int64_t)(v->offset / sizeof(mirt__real)) + at;
-            p->count = v->count - at < most ? v->count - at : most;
-        }
-    }
-    return true;
-}
-
-/* The model's own copy of what the optimizer only points to. */
-static bool mirt__optimizer_own(mirt_model *model, mirt_optimizer *optimizer) {
-    const char **text[] = {&optimizer->exclude_from_weight_decay, &optimizer->exclude_layers};
-    for (int i = 0; i < MIRT__COUNT(text); i++) {
-        if (*text[i] && !(*text[i] = mirt__pool_strdup(&model->graph.pool, *text[i]))) return false;
-    }
-    return true;
-}
-
-MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    if (!model) return mirt__fail_missing("mirt_compile", "model");
-    if (mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
-    mirt_compile_desc d;
-    memset(&d, 0, sizeof d);
-    if (desc) d = *desc;
-    mirt__optimizer_defaults(&d.optimizer);
-    if (model->busy)
-        return mirt__fail(MIRT_E_STATE,
-                          "%s is being trained or recorded; mirt_compile has to wait until that call returns",
-                          model->name);
-    mirt_compile_desc before = model->config;
-    mirt__variables_trained(model); /* the count of steps begins anew */
-    mirt__metric_use metric[MIRT__MAX_METRIC_USES];
-    int metrics = model->num_metrics;
-    char *slot[MIRT__MAX_SLOTS];
-    mirt__piece *piece = NULL;
-    int pieces = 0;
-    memcpy(metric, model->metric, sizeof metric);
-    if (mirt__compile_check(model, &d) != MIRT_OK || mirt__model_materialize(model) != MIRT_OK ||
-        mirt__model_arrange(model) != MIRT_OK || !mirt__optimizer_own(model, &model->config.optimizer) ||
-        !mirt__pieces_create(model, &d.optimizer, &piece, &pieces) || !mirt__slots_create(model, &d.optimizer, slot)) {
-        mirt__free(piece);
-        model->config = before;
-        memcpy(model->metric, metric, sizeof metric);
-        model->num_metrics = metrics;
-        snprintf(model->failure, sizeof model->failure, "%s", mirt_last_error());
-        return model->failed = mirt_last_status();
-    }
-    mirt__compile_forget(model);
-    model->failed = MIRT_OK;
-    memcpy(model->slot, slot, sizeof slot);
-    model->piece = piece;
-    model->num_pieces = pieces;
-    model->step = 0;
-    if (mirt__root(model, NULL)->scaled) mirt__loss_scale_set(mirt__root(model, NULL), MIRT__LOSS_SCALE, 0);
-    model->rate_set = false;
-    model->compiled = true;
-    mirt__losses_warn(model);
-    mirt__metrics_warn(model);
-    return MIRT_OK;
-}
-
-#endif /* MIRRORTRAIN_NO_TRAIN */
 
 /* >>section nn/weights.c */
 
@@ -44004,7 +44470,7 @@ MIRT__TRAINING_LIB mirt_status mirt__slots_to_devices(mirt_model *model) {
 
 MIRT__TRAINING_LIB mirt__range mirt__model_share(const mirt_model *model, int device) {
     const int64_t trained = (int64_t)(mirt__root(model, NULL)->trained_bytes / sizeof(mirt__real));
-    const bool whole = mirt__optimizer_whole(&model->config.optimizer);
+    const bool whole = mirt__optimizers_any(&model->config, mirt__optimizer_whole);
     return mirt__update_share(model->strategy, trained, device, model->piece, whole ? model->num_pieces : 0);
 }
 
@@ -44987,27 +45453,41 @@ static void mirt__write_custom(const mirt_compile_desc *c, mirt__text *out) {
 }
 
 /* Writes the current rate; a schedule that mirt_set_learning_rate has overridden is not saved. */
-static void mirt__write_optimizer(mirt__text *out, const mirt_model *model) {
-    const mirt_optimizer *o = &model->config.optimizer;
+static void mirt__write_optimizer(mirt__text *out, const char *weights, const mirt_optimizer *o, double rate,
+                                  bool overridden) {
     const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
     const mirt__field *common;
     const int count = mirt__optimizer_common(&common);
     mirt__text_add(out, "{");
     mirt__write_name(out, "class_name", cls->name, true);
-    mirt__write_number(out, "learning_rate", mirt_get_learning_rate(model), false);
+    if (weights) mirt__write_name(out, "weights", weights, false);
+    mirt__write_number(out, "learning_rate", rate, false);
     mirt__write_fields(out, cls->fields, cls->num_fields, o, false);
     mirt__write_fields(out, common, count, o, false);
-    if (o->decay.kind && !model->rate_set) {
+    if (o->decay.kind && !overridden) {
         mirt__write_key(out, "schedule", false);
         mirt__write_object(out, &mirt__schedule_classes()[o->decay.kind], &o->decay);
     }
     mirt__text_add(out, "}");
 }
 
+/* Optimizers for some weights, if there are any. */
+static void mirt__write_mapped(mirt__text *out, const mirt_model *model) {
+    const mirt_optimizer *o;
+    int k = 1;
+    for (; (o = mirt__optimizer_number(&model->config, k)); k++) {
+        mirt__text_add(out, k > 1 ? "," : ",\"optimizers\":[");
+        mirt__write_optimizer(out, model->config.optimizers[k - 1].weights, o, mirt__optimizer_rate(o, model->step),
+                              false);
+    }
+    mirt__text_add(out, k > 1 ? "]" : "");
+}
+
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     const mirt_compile_desc *c = &model->config;
     mirt__text_add(out, "{\"optimizer\":");
-    mirt__write_optimizer(out, model);
+    mirt__write_optimizer(out, NULL, &c->optimizer, mirt_get_learning_rate(model), model->rate_set);
+    mirt__write_mapped(out, model);
     mirt__write_name(out, "loss", mirt__loss_class_get(c->loss)->name, false);
     mirt__write_losses(c, out);
     mirt__write_loss_options(c, out);
@@ -45054,6 +45534,21 @@ static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *
         mirt__read_fields(json, common, count, o) != MIRT_OK)
         return mirt_last_status();
     return mirt__schedule_read(json, &o->decay);
+}
+
+/* May be missing. */
+static mirt_status mirt__mapped_read(const mirt__json *json, mirt_compile_desc *out) {
+    const mirt__json *array = mirt__json_member(json, "optimizers");
+    if (!array) return MIRT_OK;
+    if (array->type != MIRT__JSON_ARRAY || array->count > MIRT_MAX_OPTIMIZERS)
+        return mirt__fail(MIRT_E_FORMAT, "optimizers must be an array of at most %d objects", MIRT_MAX_OPTIMIZERS);
+    for (size_t i = 0; i < array->count; i++) {
+        const mirt__json *weights = mirt__json_get(array->item[i], "weights", MIRT__JSON_STRING);
+        if (!weights || mirt__optimizer_read(array->item[i], &out->optimizers[i].optimizer) != MIRT_OK)
+            return mirt_last_status();
+        out->optimizers[i].weights = weights->string;
+    }
+    return MIRT_OK;
 }
 
 /* The name of a metric, whose options are read; NULL with the error set. */
@@ -45165,6 +45660,7 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mi
     int loss;
     for (int i = 0; i < MIRT__LOSS_COUNT; i++) losses[i] = mirt__loss_class_get((mirt_loss)i)->name;
     if (!optimizer || !metrics || mirt__optimizer_read(optimizer, &out->optimizer) != MIRT_OK ||
+        mirt__mapped_read(json, out) != MIRT_OK ||
         mirt__read_name(json, "loss", losses, MIRT__LOSS_COUNT, &loss) != MIRT_OK ||
         mirt__read_field(json, &mirt__reduction_field, out) != MIRT_OK ||
         mirt__read_bool(json, "from_logits", &out->from_logits) != MIRT_OK) {
@@ -45846,7 +46342,7 @@ MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outp
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 /* >>section function/function.h */
@@ -46761,10 +47257,12 @@ MIRT_API mirt_tensor *mirt_loss_values_with(mirt_loss loss, const mirt_loss_opti
         mirt__graph_poison(output->node->graph);
         return NULL;
     }
+    const mirt_function *f = output->node->graph->function;
     mirt_tensor *values = mirt__loss_of(loss, &how, output, labels);
+    values = mirt__loss_counted(loss, f ? f->model->config.reduction : MIRT_SUM_OVER_BATCH_SIZE, values);
     const bool batched = values && mirt__is_batched(&values->shape);
     if (values && values->shape.rank > batched) values = mirt_reduce_mean(values, 0, false);
-    return values && cls->sparse ? mirt__own_labels_use(labels, output, &how, values) : values;
+    return values && cls->sparse && cls->classes ? mirt__own_labels_use(labels, output, &how, values) : values;
 }
 
 MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output) {
@@ -46942,8 +47440,9 @@ static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *
     }
     if (cls && !cls->positions) loss = mirt__sum_of_positions(f->model, output, loss);
     loss = mirt__sample_value(f->model, loss);
-    if (cls && cls->sparse)
-        loss = mirt__class_numbers_use(f, y, mirt__last_dim(output), &f->model->config.loss_options[number], loss);
+    if (cls && cls->sparse && (cls->classes || body->num_class_weights))
+        loss = mirt__class_numbers_use(f, y, cls->classes ? mirt__last_dim(output) : body->num_class_weights,
+                                       &f->model->config.loss_options[number], loss);
     if (body->num_class_weights && cls && cls->classes && mirt__positions(output) != 1) {
         mirt__fail(MIRT_E_SHAPE, "class weights need one class for each sample; %s of %s has one for each position",
                    cls->name, mirt__output_name(f->model, number));
@@ -47172,7 +47671,7 @@ MIRT__TRAINING_LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__pro
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -47339,6 +47838,706 @@ MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const ch
 }
 
 #endif /* MIRRORTRAIN_NO_TRAIN */
+
+/* >>section run/run.h */
+
+#ifndef MIRT__RUN_H
+#define MIRT__RUN_H
+/* Runs a function's step on a batch. */
+
+/* --- run.c --- */
+/* Makes a batch the one under way: memory is there, class numbers are checked. */
+MIRT__LIB mirt_status mirt__function_begin(mirt_function *function, const mirt__batch *batch);
+/* Forward and, where there are gradients, backward, exchange and update. */
+MIRT__LIB mirt_status mirt__function_step(mirt_function *function);
+/* The same; of a function that sends ahead, `next` is called while the devices are at work, if that can be. It gives
+   the next batch, or NULL: it is there, or cannot be had now. Of the batch under way only labels and weights are still
+   there then. The strategy's `prefetched` tells whether it lies on the devices. */
+typedef const mirt__batch *(*mirt__next_fn)(void *arg);
+MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *function, mirt__next_fn next, void *arg);
+/* The parts of it. */
+MIRT__LIB mirt_status mirt__function_replicas(mirt_function *function);
+MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *function);
+MIRT__LIB mirt_status mirt__function_update(mirt_function *function);
+
+/* Gradients of the batch under way and new values of variables that it sets, without an update. */
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_gradients(mirt_function *function);
+/* The weights become the mean over processes (local SGD). */
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__average_weights(mirt_model *model);
+/* Makes the function ready for updates by gradients from elsewhere, which go to mirt__sum_at of its devices. */
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_take(mirt_function *function);
+
+/* --- rule.c --- */
+/* How the function's gradients become weights. */
+MIRT__ABSENT_LIB void mirt__rule_set(mirt_function *function);
+
+/* --- follow.c --- */
+/* Whether the step of `batch` can be launched before the results of the step under way are read. */
+MIRT__LIB bool mirt__can_follow(mirt_function *function, const mirt__batch *batch);
+/* Launches it, and waits for the results of the step under way. */
+MIRT__LIB mirt_status mirt__follow(mirt_function *function, const mirt__batch *batch);
+/* The step that was launched becomes the one under way. */
+MIRT__LIB mirt_status mirt__follow_begin(mirt_function *function, const mirt__batch *batch);
+
+/* --- run.c, for follow.c --- */
+/* Whether the batch's class numbers are such; otherwise the error is set. valid_weight: by field. */
+MIRT__LIB mirt_status mirt__check_class_numbers(const mirt_function *function, const mirt__batch *batch,
+                                                double *valid_weight);
+/* Whether buckets are reduced while backward runs. */
+MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *function);
+/* What every replay of the step is told. */
+MIRT__LIB void mirt__info_set(mirt_function *function);
+MIRT__LIB mirt_status mirt__run_round(mirt_function *function, void (*fn)(void *arg, int device));
+
+#endif
+
+#ifndef MIRRORTRAIN_NO_TRAIN
+
+/* >>section run/rule.c */
+
+/* Applies gradients to weights: clips them, scales them, and runs the optimizer's update. */
+
+/* Sum of squares of the variable's gradient, or (-1) of all that the optimizer updates; NULL: of all. */
+static double mirt__squares_of(const mirt_function *f, int variable, const mirt_optimizer *o) {
+    const mirt__rule *rule = &f->step.rule;
+    const double scale = f->root->loss_scale;
+    bool own = true;
+    double sum = 0;
+    for (int i = 0; i < rule->num_pieces; i++) {
+        const mirt__piece *p = &rule->piece[i];
+        if (variable >= 0) own = p->variable == variable;
+        else if (o && (!i || p->variable != p[-1].variable)) own = mirt__optimizer_of(f->model, p->variable) == o;
+        if (own) sum += p->squares;
+    }
+    return f->step.float16 ? sum / (scale * scale) : sum;
+}
+
+/* Non-finite gradients keep the step from being applied. */
+static bool mirt__rule_accepts(void *user) {
+    mirt_function *f = (mirt_function *)user;
+    if (f->step.float16 && !(mirt__squares_of(f, -1, NULL) <= DBL_MAX)) {
+        __atomic_store_n(&f->overflow, true, __ATOMIC_RELAXED);
+        return false;
+    }
+    if (f->guard && !f->step.float16 && !f->model->strategy->able.in_place && !f->guard->squares(f)) {
+        __atomic_fetch_or(&f->step.not_finite, MIRT__GRADIENT_BAD, __ATOMIC_RELAXED);
+        return false;
+    }
+    return true;
+}
+
+/* Gradients that were scaled are made smaller again, by a power of two. */
+static void mirt__unscale(const mirt_function *f, mirt__update *u) {
+    if (!f->step.float16) return;
+    u->scale = (float)((u->shaped ? (double)u->scale : 1.0) / f->root->loss_scale);
+    u->shaped = true;
+}
+
+/* Averages begin with the weights, also of variables that have no gradient. */
+static void mirt__rule_prepare(void *user, int device, int64_t begin, int64_t end, const mirt__update *u) {
+    const mirt_function *f = (const mirt_function *)user;
+    const mirt_strategy *s = f->model->strategy;
+    if (!f->model->config.optimizer.use_ema || f->model->step) return;
+    mirt__real *average = (mirt__real *)(void *)f->step.slot[device][mirt__slots(&f->model->config) - 1];
+    s->backend->copy(s->device[device].handle, average + begin, u->weight[0] + begin,
+                     (size_t)(end - begin) * sizeof *average);
+}
+
+/* What a direction needs, if it only says so. */
+typedef struct mirt__rule_needs {
+    mirt_function *f;
+    bool measures;
+} mirt__rule_needs;
+
+/* The variable's gradient becomes the direction of its optimizer, which looks at whole weights, or (needs) the
+   direction says what it needs. */
+static mirt__whole mirt__rule_direct(const mirt_function *f, int variable, double rate, const mirt__bases *b,
+                                     mirt__real *sum, const mirt__rule_needs *needs, mirt__update *u) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__whole whole;
+    memset(&whole, 0, sizeof whole);
+    whole.optimizer = mirt__optimizer_of(f->model, variable);
+    whole.variable = &f->root->variable[variable];
+    whole.backend = s->backend;
+    whole.kernels = s->kernels;
+    whole.where = &b->where;
+    whole.sum = sum;
+    whole.room = b->arena; /* backward is done with it */
+    whole.step = f->model->step + 1;
+    whole.rate = rate;
+    whole.update = u;
+    whole.dry = needs != NULL;
+    whole.measures = needs && needs->measures;
+    mirt__optimizer_class_get(whole.optimizer->kind)->direction(&whole);
+    return whole;
+}
+
+/* The directions of all variables, which only say what they need; addresses are made up. */
+static void mirt__rule_dry(void *arg) {
+    const mirt__rule_needs *own = (const mirt__rule_needs *)arg;
+    const mirt_function *f = own->f;
+    mirt__layout *needs = &own->f->step.needs;
+    char *const beyond = (char *)((uintptr_t)1 << 40); /* NOLINT */
+    for (int i = 0; i < f->root->num_variables; i++) {
+        mirt__update u;
+        mirt__bases b;
+        if (!mirt__is_trained(&f->root->variable[i]) || !mirt__optimizer_whole(mirt__optimizer_of(f->model, i)))
+            continue;
+        memset(&u, 0, sizeof u);
+        memset(&b, 0, sizeof b);
+        b.where = mirt__where_of(&f->step, 0);
+        b.arena = beyond;
+        u.weight[0] = u.slot[0] = u.slot[1] = (mirt__real *)(void *)beyond;
+        mirt__whole whole = mirt__rule_direct(f, i, 0, &b, u.weight[0], own, &u);
+        if (!mirt__mul_size(whole.scratch, (size_t)f->model->strategy->threads, &whole.scratch))
+            whole.scratch = SIZE_MAX; /* which is refused where memory is reserved */
+        if (needs->arena < whole.taken) needs->arena = whole.taken;
+        if (needs->scratch < whole.scratch) needs->scratch = whole.scratch;
+    }
+}
+
+/* Memory for directions. */
+static void mirt__rule_room(mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__rule_needs own = {f, false};
+    mirt__kernel_room room;
+    memset(&room, 0, sizeof room);
+    mirt__rule_dry(&own);
+    own.measures = true;
+    s->backend->measure(s->device[0].handle, mirt__rule_dry, &own, &room);
+    if (f->step.needs.shared < room.shared) f->step.needs.shared = room.shared;
+}
+
+/* The front of the range, as far as one optimizer updates it. Trained variables lie in their order. */
+static mirt__range mirt__rule_front(const mirt_function *f, mirt__range range, const mirt_optimizer **out) {
+    const mirt_optimizer *o = NULL;
+    for (int i = 0; i < f->root->num_variables; i++) {
+        const mirt__variable *v = &f->root->variable[i];
+        const int64_t first = (int64_t)(v->offset / sizeof(mirt__real));
+        if (!mirt__is_trained(v) || first + v->count <= range.begin || first >= range.end) continue;
+        const mirt_optimizer *own = mirt__optimizer_of(f->model, i);
+        if (!o) o = own;
+        if (own != o) range.end = first;
+    }
+    *out = o ? o : &f->model->config.optimizer;
+    return range;
+}
+
+/* One variable at a time where each has its own numbers. */
+static void mirt__rule_apply(const mirt_function *f, int device, const mirt_optimizer *o, mirt__range range,
+                             mirt__update *u) {
+    const mirt__kernels *kernels = f->model->strategy->kernels;
+    const bool by_variable = mirt__optimizer_by_variable(o);
+    const double rate = o == &f->model->config.optimizer ? f->rate : mirt__optimizer_rate(o, f->model->step);
+    mirt__bases b;
+    mirt__device_bases(&f->step, device, &b);
+    mirt__optimizer_update(f->model, o, f->step.slot[device], rate, u);
+    mirt__optimizer_extras(o, o->global_clipnorm > 0 ? mirt__squares_of(f, -1, o) : 0, u);
+    mirt__unscale(f, u);
+    u->begin = range.begin;
+    u->end = range.end;
+    if (!by_variable) kernels->update(u, &b.where);
+    for (int i = 0; by_variable && i < f->root->num_variables; i++) {
+        const mirt__variable *v = &f->root->variable[i];
+        const int64_t first = (int64_t)(v->offset / sizeof(mirt__real));
+        const mirt__range own = mirt__overlap(&range, first, first + v->count);
+        mirt__update one = *u;
+        one.begin = own.begin;
+        one.end = own.end;
+        if (!mirt__is_trained(v) || one.begin >= one.end) continue;
+        mirt__optimizer_variable(o, v, o->clipnorm > 0 ? mirt__squares_of(f, i, NULL) : 0, rate, &one);
+        if (o->clipnorm > 0) mirt__unscale(f, &one);
+        if (mirt__optimizer_whole(o)) mirt__rule_direct(f, i, rate, &b, mirt__sum_at(&f->step, device), NULL, &one);
+        kernels->update(&one, &b.where);
+    }
+}
+
+static void mirt__rule_update(void *user, int device, mirt__range range, const mirt__update *u) {
+    const mirt_function *f = (const mirt_function *)user;
+    while (range.begin < range.end) {
+        const mirt_optimizer *o;
+        const mirt__range front = mirt__rule_front(f, range, &o);
+        mirt__update own = *u;
+        mirt__rule_apply(f, device, o, front, &own);
+        range.begin = front.end;
+    }
+}
+
+/* Whether the step updates it, and what it becomes is constrained. */
+static bool mirt__is_constrained(const mirt_function *f, const mirt__variable *v) {
+    const int64_t first = (int64_t)(v->offset / sizeof(mirt__real));
+    bool updated = false;
+    for (int i = 0; i < f->step.num_ranges && !updated && v->constraint.kind; i++)
+        updated = f->step.range[i].begin <= first && first < f->step.range[i].end;
+    return updated && mirt__is_trained(v);
+}
+
+static void mirt__rule_constrain(void *user, const mirt__where *where, mirt__real *weight) {
+    const mirt_function *f = (const mirt_function *)user;
+    for (int i = 0; i < f->root->num_variables; i++) {
+        const mirt__variable *v = &f->root->variable[i];
+        mirt__constrain c;
+        if (!mirt__is_constrained(f, v)) continue;
+        memset(&c, 0, sizeof c);
+        c.constraint = v->constraint;
+        c.rank = v->shape.rank;
+        memcpy(c.dim, v->shape.dim, sizeof c.dim);
+        c.w = weight + v->offset / sizeof *weight;
+        if (v->constraint.kind == MIRT_SPECTRAL_NORM) c.u = weight + v[1].offset / sizeof *weight;
+        f->model->strategy->kernels->constrain(&c, where);
+    }
+}
+
+MIRT__LIB void mirt__rule_set(mirt_function *f) {
+    mirt__rule *rule = &f->step.rule;
+    rule->constrain = NULL;
+    for (int i = 0; i < f->root->num_variables; i++) {
+        if (mirt__is_constrained(f, &f->root->variable[i])) rule->constrain = mirt__rule_constrain;
+    }
+    rule->user = f;
+    const bool whole = mirt__optimizers_any(&f->model->config, mirt__optimizer_whole);
+    rule->norms = f->step.float16 || mirt__optimizers_any(&f->model->config, mirt__optimizer_norms);
+    if (f->step.num_ranges && whole && !rule->whole) mirt__rule_room(f);
+    rule->whole = whole;
+    rule->piece = f->model->piece;
+    rule->num_pieces = f->model->num_pieces;
+    rule->accepts = mirt__rule_accepts;
+    rule->prepare = mirt__rule_prepare;
+    rule->update = mirt__rule_update;
+}
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
+/* >>section run/run.c */
+
+/* Runs a step from the caller's thread: checks the batch's labels, starts the devices, reports failures. */
+
+static bool mirt__is_class(const mirt__class_numbers *use, double label) {
+    if (use->ignores && label == (double)use->ignored) return true;
+    return label >= 0 && label < (double)use->classes && label == floor(label);
+}
+
+/* How many of the labels are neither classes nor ignored; *ignored: how many are. Labels of pixels are many. */
+MIRT__TRAINING int64_t mirt__count_labels(const void *labels, mirt_dtype dtype, int64_t count,
+                                          const mirt__class_numbers *use, int64_t *ignored) {
+    int64_t others = 0, out = 0;
+    for (int64_t i = 0; dtype == MIRT_UINT8 && i < count; i++) {
+        const int label = ((const uint8_t *)labels)[i], skip = use->ignores && label == use->ignored;
+        out += skip;
+        others += label >= use->classes && !skip;
+    }
+    for (int64_t i = 0; dtype == MIRT_INT32 && i < count; i++) {
+        const int label = ((const int32_t *)labels)[i], skip = use->ignores && label == use->ignored;
+        out += skip;
+        others += (label < 0 || label >= use->classes) && !skip;
+    }
+    for (int64_t i = 0; dtype != MIRT_UINT8 && dtype != MIRT_INT32 && i < count; i++) {
+        const double label = mirt__element(labels, dtype, i);
+        out += use->ignores && label == (double)use->ignored;
+        others += !mirt__is_class(use, label);
+    }
+    *ignored = out;
+    return others;
+}
+
+/* Class numbers have to be whole, and of a class. */
+MIRT__TRAINING mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch,
+                                               double *valid_weight) {
+    const mirt__data_field *spec = &f->spec.field[field];
+    const mirt__class_numbers *use = &f->classes[field];
+    const int64_t per_row = mirt__shape_count(&spec->shape), count = batch->rows * per_row;
+    int64_t ignored, at = 0;
+    const int64_t others = mirt__count_labels(batch->field[field], spec->dtype, count, use, &ignored);
+    *valid_weight = ignored < count ? (double)count / (double)(count - ignored) : 0;
+    if (!others) return MIRT_OK;
+    while (mirt__is_class(use, mirt__element(batch->field[field], spec->dtype, at))) at++;
+    const double label = mirt__element(batch->field[field], spec->dtype, at);
+    const long long sample = (long long)(batch->index ? batch->index[at / per_row] : at / per_row);
+    if (label >= 0 && label < (double)use->classes)
+        return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not a whole number", label, sample);
+    return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not one of the %d classes 0 to %d", label, sample,
+                      use->classes, use->classes - 1);
+}
+
+/* What the optimizer reads and writes, on the devices. */
+static mirt_status mirt__weights_ready(const mirt_function *f) {
+    if (mirt__weights_to_devices(f->root) != MIRT_OK) return mirt_last_status();
+    return MIRT__TRAINS && f->step.has_gradients ? mirt__slots_to_devices(f->model) : MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__check_class_numbers(const mirt_function *f, const mirt__batch *batch,
+                                                double *valid_weight) {
+    for (int i = 0; i < f->spec.num_fields; i++) {
+        if (MIRT__TRAINS && f->classes[i].classes &&
+            mirt__check_classes(f, i, batch, &valid_weight[i]) != MIRT_OK)
+            return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+/* Memory, weights and a clean state for a step of so many rows. */
+static mirt_status mirt__function_reserve(mirt_function *f, int64_t rows) {
+    mirt__step *step = &f->step;
+    step->rows = rows;
+    step->there = false;
+    if (MIRT__TRAINS) mirt__rule_set(f);
+    if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
+    step->same = step->same && step->strategy->in_memory == f; /* reserving may have moved it */
+    if (MIRT__TRAINS) mirt__step_take_memory(step);
+    step->failed = NULL;
+    step->overlaps = step->reduced = f->overflow = false;
+    f->guard = NULL;
+    step->not_finite = 0;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
+    mirt_strategy *s = f->model->strategy;
+    mirt__step *step = &f->step;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
+    f->stage = MIRT__IDLE;
+    if (f->following.launched) return mirt__follow_begin(f, batch);
+    step->prefetched = false;
+    if (s->prefetched != f) s->prefetched = NULL;
+    if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
+        return mirt__fail(
+            MIRT_E_STATE,
+            "%s was compiled anew, was extended, or became a part of another model after this function was recorded: "
+            "record it again",
+            f->model->name);
+    }
+    if (batch->rows > step->max_rows) {
+        return mirt__fail(MIRT_E_SHAPE, "a batch of %lld samples is larger than the %lld the function was made for",
+                          (long long)batch->rows, (long long)step->max_rows);
+    }
+    step->same = batch->same && step->there && step->rows == batch->rows && s->in_memory == f;
+    if (mirt__check_class_numbers(f, batch, f->valid_weight) != MIRT_OK) return mirt_last_status();
+    for (int i = 0; i < f->spec.num_fields; i++) {
+        step->same = step->same && step->io[i] == batch->field[i];
+        step->io[i] = batch->field[i];
+    }
+    return mirt__function_reserve(f, batch->rows);
+}
+
+static mirt_status mirt__check_failed(const mirt_function *f) {
+    const char *failed = __atomic_load_n(&f->step.failed, __ATOMIC_ACQUIRE);
+    if (!failed) return MIRT_OK;
+    return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d in a step of %s, which changed nothing", failed,
+                      f->step.failed_code, f->model->name);
+}
+
+/* Ops of the user run on the devices: they cannot run models of this strategy, nor destroy this one. */
+MIRT__LIB mirt_status mirt__run_round(mirt_function *f, void (*fn)(void *arg, int device)) {
+    mirt_strategy *s = f->model->strategy;
+    s->running = true;
+    s->program = &f->step.program;
+    const mirt_status status = mirt__on_devices(s, fn, &f->step);
+    s->running = false;
+    return status;
+}
+
+MIRT__LIB void mirt__info_set(mirt_function *f) {
+    const mirt_model *model = f->model;
+    mirt__step_info *info = &f->step.info;
+    memset(info, 0, sizeof *info);
+    info->seed = model->strategy->seed;
+    info->step = model->step;
+    info->global_rows = f->step.rows;
+    info->loss_scale = model->config.reduction == MIRT_SUM ? 1.0 : 1.0 / (double)f->step.rows;
+    info->gradient_scale = f->root->loss_scale;
+    info->valid_weight = f->valid_weight;
+    info->failed = &f->step.failed;
+    info->failed_code = &f->step.failed_code;
+    f->step.captures = !model->profiled;
+    f->step.check = f->guard ? f->guard->device : NULL;
+}
+
+/* What follows the launch of a step: the next batch is read and sent, its step launched if that can be, and results are
+   waited for. */
+static mirt_status mirt__run_rest(mirt_function *f, mirt__next_fn next, void *arg) {
+    mirt_strategy *s = f->model->strategy;
+    mirt__step *step = &f->step;
+    if (MIRT__TRAINS && next && s->observer) s->observer->ahead(f);
+    step->holds = false;
+    const mirt__batch *ahead = next && step->device_status == MIRT_OK ? next(arg) : NULL;
+    step->ahead = ahead ? ahead->field : NULL;
+    step->ahead_rows = ahead ? ahead->rows : 0;
+    if (ahead && mirt__can_follow(f, ahead)) return mirt__follow(f, ahead);
+    const mirt_status status = mirt__run_round(f, mirt__step_run_held);
+    s->prefetched = status == MIRT_OK && ahead ? f : NULL;
+    return status;
+}
+
+/* In one round or, with `next`, in more, between which it is called. A step that was launched ahead has had its
+   first. */
+static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device), mirt__next_fn next,
+                                     void *arg) {
+    mirt_strategy *s = f->model->strategy;
+    mirt__step *step = &f->step;
+    mirt__info_set(f);
+    mirt__hold(f->model);
+    for (int d = 0; d < s->num_devices; d++) __atomic_store_n(&s->timeline[d].step, f->model->step, __ATOMIC_RELAXED);
+    if (MIRT__TRAINS && s->observer) s->observer->begin(f);
+    step->holds = next != NULL;
+    const bool launched = f->following.launched;
+    f->following.launched = false;
+    mirt_status status = launched ? MIRT_OK : mirt__run_round(f, fn);
+    if ((next || launched) && status == MIRT_OK) status = mirt__run_rest(f, next, arg);
+    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++)
+        mirt__timeline_mark(&s->timeline[d], MIRT_PHASE_LAUNCH, -1, -1);
+    if (MIRT__TRAINS && s->observer && status == MIRT_OK) s->observer->end(f);
+    mirt__let_go(f->model);
+    if (status == MIRT_OK) status = mirt__step_failure(step);
+    f->following.launched = f->following.launched && status == MIRT_OK;
+    step->there = status == MIRT_OK && !f->following.launched;
+    return status;
+}
+
+/* The devices' weights, and the optimizer's state, are the newer ones now. */
+MIRT__TRAINING void mirt__devices_changed(mirt_function *f) {
+    const mirt__step *step = &f->step;
+    for (int i = 0; i < step->num_states && !f->overflow; i++)
+        f->root->edits += f->root->variable[step->state[i].variable].frozen;
+    if (step->float16 && step->num_ranges) mirt__loss_scale_step(f->root, f->overflow);
+    if (step->num_ranges) f->model->slots_newer = MIRT__NEWER_DEVICES;
+    if (mirt__step_updates(step)) f->root->weights_newer = MIRT__NEWER_DEVICES;
+}
+
+/* The step was not applied: runs it again without its update to tell the caller why. Then a warning takes it after
+   all. */
+MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
+    const mirt__guard *guard = f->guard;
+    const int what = f->step.not_finite;
+    f->step.not_finite = 0;
+    f->guard = NULL;
+    if (guard->open(f) != MIRT_OK) return mirt_last_status();
+    mirt_status status = mirt__run_devices(f, mirt__step_replicas, NULL, NULL);
+    if (status == MIRT_OK) status = mirt__check_failed(f);
+    guard->close(f, what, status == MIRT_OK);
+    if (status != MIRT_OK) return status;
+    return f->model->nan_watch == 1 ? mirt__run_devices(f, mirt__step_update, NULL, NULL) : MIRT_OK;
+}
+
+/* Where devices send, and nothing can keep the step from being applied. The first step of as many rows loads kernels
+   and takes memory for constants: both may wait for what a device sends, which may wait for what this one has yet to
+   launch. */
+MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    if (!f->step.by_replicas || !f->step.num_buckets || f->step.program.num_cuts) return false;
+    if (MIRT__HOST_PEERS(s)) return !s->average_every && f->step.num_buckets > 1 && s->peers->overlaps;
+    return !s->able.direct && s->all_devices > 1 && !f->guard && f->step.ran[f->step.rows];
+}
+
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__average_weights(mirt_model *model) {
+    mirt_model *root = mirt__root(model, NULL);
+    root->averaged = model->step;
+    mirt__weights_to_host(root);
+    if (mirt__peers_average(root->strategy, (mirt__real *)(void *)root->weight,
+                            (int64_t)(root->trained_bytes / sizeof(mirt__real))) != MIRT_OK)
+        return mirt_last_status();
+    mirt__weights_changed(root);
+    return mirt__weights_to_devices(root);
+}
+
+/* Of local SGD, once a step has been applied. */
+MIRT__TRAINING mirt_status mirt__average_when_due(const mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    if (!MIRT__PEERS(s) || !s->average_every || f->model->step % s->average_every) return MIRT_OK;
+    return mirt__average_weights(f->model);
+}
+
+MIRT__TRAINING mirt_status mirt__observer_ready(mirt_function *f) {
+    const mirt__observer *observer = f->model->strategy->observer;
+    return observer ? observer->ready(f) : MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__function_step_ahead(f, NULL, NULL); }
+
+MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn next, void *arg) {
+    if (!MIRT__TRAINS) {
+        if (!f->step.sends_ahead) next = NULL;
+        if (mirt__run_devices(f, mirt__step_run, next, arg) != MIRT_OK) return mirt_last_status();
+        if (f->step.ran) f->step.ran[f->step.rows] = true;
+        return mirt__check_failed(f);
+    }
+    if (f->step.has_gradients && mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
+    if (mirt__observer_ready(f) != MIRT_OK) return mirt_last_status();
+    const double begin = f->step.clocks ? mirt__now() : 0;
+    if (f->guard && f->model->nan_first) {
+        f->step.not_finite = f->guard->model(f);
+        f->model->nan_first = false;
+    }
+    f->step.overlaps = mirt__can_overlap(f) && (!MIRT__HOST_PEERS(f->model->strategy) || mirt__courier_begin(&f->step));
+    if (!f->step.sends_ahead || f->guard || f->step.clocks)
+        next = NULL; /* results are wanted before anything else, or their seconds */
+    const mirt_status ran = mirt__run_devices(f, mirt__step_run, next, arg);
+    if (f->step.overlaps && MIRT__HOST_PEERS(f->model->strategy)) mirt__courier_end(&f->step, ran != MIRT_OK);
+    if (ran != MIRT_OK) return ran;
+    f->step.overlaps = false;
+    if (f->step.ran) f->step.ran[f->step.rows] = true;
+    if (f->step.clocks) {
+        f->step.clocks->step += mirt__now() - begin;
+        f->step.clocks->steps++;
+        f->step.clocks->rows += f->step.rows;
+    }
+    if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
+    if (f->step.not_finite) {
+        if (mirt__step_not_finite(f) != MIRT_OK) return mirt_last_status();
+        if (f->model->nan_watch == 2) return MIRT_OK;
+    }
+    mirt__devices_changed(f);
+    if (!f->step.has_gradients || f->overflow) return MIRT_OK;
+    f->model->step++;
+    return mirt__average_when_due(f);
+}
+
+MIRT__TRAINING_LIB mirt_status mirt__function_replicas(mirt_function *f) {
+    if (mirt__observer_ready(f) != MIRT_OK) return mirt_last_status();
+    if (mirt__run_devices(f, mirt__step_replicas, NULL, NULL) != MIRT_OK || mirt__check_failed(f) != MIRT_OK)
+        return mirt_last_status();
+    f->stage = MIRT__GRADIENTS;
+    return MIRT_OK;
+}
+
+/* A stage in which no program runs. */
+MIRT__TRAINING mirt_status mirt__run_stage(mirt_function *f, void (*fn)(void *arg, int device)) {
+    const mirt_status status = mirt__on_devices(f->model->strategy, fn, &f->step);
+    return status == MIRT_OK ? mirt__step_failure(&f->step) : status;
+}
+
+MIRT__TRAINING_LIB mirt_status mirt__function_all_reduce(mirt_function *f) {
+    f->model->strategy->program = NULL;
+    if (mirt__run_stage(f, mirt__step_all_reduce) != MIRT_OK) return mirt_last_status();
+    f->step.reduced = true;
+    f->stage = MIRT__REDUCED;
+    return MIRT_OK;
+}
+
+MIRT__TRAINING_LIB mirt_status mirt__function_update(mirt_function *f) {
+    if (mirt__coming_rate(f->model, &f->rate) != MIRT_OK || mirt__run_stage(f, mirt__step_update) != MIRT_OK)
+        return mirt_last_status();
+    mirt__devices_changed(f);
+    f->stage = MIRT__IDLE;
+    if (f->overflow) return MIRT_OK;
+    f->model->step++;
+    return mirt__average_when_due(f);
+}
+
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_gradients(mirt_function *f) {
+    const int ranges = f->step.num_ranges;
+    if (mirt__function_replicas(f) != MIRT_OK || mirt__function_all_reduce(f) != MIRT_OK) return mirt_last_status();
+    if (!f->step.num_states) return MIRT_OK;
+    f->step.num_ranges = 0;
+    const mirt_status status = mirt__run_stage(f, mirt__step_update);
+    if (status == MIRT_OK) mirt__devices_changed(f);
+    f->step.num_ranges = ranges;
+    return status;
+}
+
+MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_take(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    mirt__step *step = &f->step;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
+    step->same = false;
+    if (mirt__function_reserve(f, 1) != MIRT_OK) return mirt_last_status();
+    mirt__info_set(f);
+    for (int d = 0; d < s->num_devices; d++) memset(mirt__sum_at(step, d), 0, step->gradient_bytes);
+    step->reduced = true;
+    return MIRT_OK;
+}
+
+/* >>section run/follow.c */
+
+/* Launches the next step before the results of the previous one are read. Devices then do not wait for the host. */
+
+/* The rate of the step after the one under way; false: it is not known yet, as the user's code says it. */
+static bool mirt__coming_known(const mirt_function *f, double *rate) {
+    const mirt_model *model = f->model;
+    const mirt_optimizer *o = &model->config.optimizer;
+    *rate = 0;
+    if (!MIRT__TRAINS || !f->step.has_gradients) return true;
+    if (o->schedule && !model->rate_set) return false;
+    *rate = model->rate_set ? (double)o->learning_rate : mirt__optimizer_rate(o, model->step + 1);
+    return mirt__is_rate(mirt__rates_at(model, *rate, model->step + 1));
+}
+
+/* Whether the host neither waits in the middle of its steps nor looks at what they do. */
+static bool mirt__runs_freely(const mirt_function *f) {
+    const mirt__step *step = &f->step;
+    const bool norms = MIRT__TRAINS && mirt__step_norms(step);
+    return !norms && !step->program.num_cuts && !step->look && !step->clocks && !f->guard && !f->model->profiled &&
+           !f->model->strategy->trace;
+}
+
+MIRT__LIB bool mirt__can_follow(mirt_function *f, const mirt__batch *batch) {
+    const mirt__step *step = &f->step;
+    double rate;
+    /* The first step of that many rows may move memory, loads kernels, and takes memory for constants. */
+    return f->following.allowed && step->ran && step->ran[batch->rows] && mirt__runs_freely(f) &&
+           mirt__coming_known(f, &rate) && mirt__check_class_numbers(f, batch, f->following.valid_weight) == MIRT_OK;
+}
+
+/* The other step becomes the one under way. */
+static void mirt__follow_swap(mirt_function *f) {
+    mirt__following *other = &f->following;
+    mirt__step *step = &f->step;
+    const int64_t rows = step->rows;
+    const double rate = f->rate;
+    step->rows = other->rows;
+    other->rows = rows;
+    f->rate = other->rate;
+    other->rate = rate;
+    for (int i = 0; i < f->spec.num_fields; i++) {
+        const void *field = step->io[i];
+        step->io[i] = other->io[i];
+        other->io[i] = field;
+        const double weight = f->valid_weight[i];
+        f->valid_weight[i] = other->valid_weight[i];
+        other->valid_weight[i] = weight;
+    }
+    step->turn ^= 1;
+    mirt__results_place(f);
+}
+
+/* For the devices' threads the model is `steps` further. */
+static void mirt__follow_count(const mirt_function *f, int steps) {
+    mirt_strategy *s = f->model->strategy;
+    if (f->step.has_gradients) f->model->step += steps;
+    for (int d = 0; d < s->num_devices; d++) __atomic_store_n(&s->timeline[d].step, f->model->step, __ATOMIC_RELAXED);
+}
+
+static mirt_status mirt__follow_launch(mirt_function *f) {
+    mirt__step *step = &f->step;
+    mirt__follow_swap(f);
+    mirt__follow_count(f, 1);
+    mirt__info_set(f);
+    step->prefetched = step->holds = true;
+    step->overlaps = MIRT__TRAINS && mirt__can_overlap(f);
+    const mirt_status status = mirt__run_round(f, mirt__step_run_next);
+    step->prefetched = step->holds = step->overlaps = false;
+    mirt__follow_count(f, -1);
+    mirt__follow_swap(f);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__follow(mirt_function *f, const mirt__batch *batch) {
+    f->following.rows = batch->rows;
+    for (int i = 0; i < f->spec.num_fields; i++) f->following.io[i] = batch->field[i];
+    mirt__coming_known(f, &f->following.rate);
+    if (mirt__follow_launch(f) != MIRT_OK) return mirt_last_status();
+    f->following.launched = true;
+    return mirt__run_round(f, mirt__step_run_marked);
+}
+
+MIRT__LIB mirt_status mirt__follow_begin(mirt_function *f, const mirt__batch *batch) {
+    if (batch->rows != f->following.rows)
+        return mirt__fail(MIRT_E_STATE, "the step of another batch of %lld samples was launched already",
+                          (long long)f->following.rows);
+    mirt__follow_swap(f);
+    f->step.failed = NULL;
+    f->step.same = false;
+    return MIRT_OK;
+}
 
 /* >>section inspect/timeline.h */
 
@@ -47527,7 +48726,7 @@ static const char *mirt__trace_sum_name(const mirt_function *f, int device) {
         mirt__line_add(text, sizeof text, "%s%s += %s", i ? ", " : "", s->device[x.device[x.add[i].into]].name,
                        s->device[x.device[x.add[i].from]].name);
     }
-    mirt__line_add(text, sizeof text, ") and %s", mirt__optimizer_class_get(f->model->config.optimizer.kind)->name);
+    mirt__line_add(text, sizeof text, ") and %s", mirt__optimizers_name(&f->model->config));
     return mirt__pool_strdup(&s->trace->pool, text);
 }
 
@@ -47856,7 +49055,7 @@ static double mirt__update_bytes(const mirt_function *f) {
     }
     return (double)elements * (double)sizeof(mirt__real) *
            ((s->able.shards ? x.parts : 1) + 1 + mirt__written_copies(s) +
-            2 * mirt__optimizer_slots(&f->model->config.optimizer));
+            2 * mirt__slots(&f->model->config));
 }
 
 /* The kernel of a convolution, or its gradient; NULL for other nodes. */
@@ -47896,7 +49095,7 @@ static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
         r->bytes = mirt__node_bytes(node, rows) * replays;
         r->least = r->flops / (node->a.half ? f->model->peak_half : f->model->peak_flops);
     }
-    const char *const names[] = {mirt__optimizer_class_get(f->model->config.optimizer.kind)->name, "(waiting)"};
+    const char *const names[] = {mirt__optimizers_name(&f->model->config), "(waiting)"};
     const double seconds[] = {c->update, c->wait};
     for (int i = 0; f->step.has_gradients && i < MIRT__COUNT(names); i++) {
         mirt__profile_row *r = &row[count++];
@@ -48074,12 +49273,14 @@ static bool mirt__device_losses_finite(const mirt_function *f, int device) {
 
 /* >>what a step reads to write it */
 
+/* Of gradients: neither clipped nor divided by their norm. */
+static bool mirt__takes_as_it_is(const mirt_optimizer *o) { return !mirt__optimizer_norms(o) && !(o->clipvalue > 0); }
+
 /* Gradients above this count as not finite: sums over replicas, squares and moments of smaller ones stay finite. With
    clipping large ones are harmless, but their sums must be finite. */
 static float mirt__gradient_bound(const mirt_function *f) {
-    const mirt_optimizer *o = &f->model->config.optimizer;
     const float usual = 1e17f, whole = 1.8e19f; /* its square is finite */
-    if (mirt__optimizer_norms(o) || o->clipvalue > 0) return FLT_MAX / MIRT__MAX_REPLICAS;
+    if (!mirt__optimizers_any(&f->model->config, mirt__takes_as_it_is)) return FLT_MAX / MIRT__MAX_REPLICAS;
     return whole / (float)f->step.replicas < usual ? whole / (float)f->step.replicas : usual;
 }
 
@@ -48399,7 +49600,9 @@ MIRT__LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch, co
         return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch),
                (mirt_function *)NULL;
     mirt__inspect_spec(model, kind, &spec);
-    return mirt__trainer_dry(model, kind, &spec, batch);
+    mirt_function *f = mirt__trainer_dry(model, kind, &spec, batch);
+    if (f) mirt__rule_set(f); /* and what the optimizer needs */
+    return f;
 }
 
 MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, mirt_memory *out) {
@@ -48411,7 +49614,7 @@ MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, 
     out->gradients = l->gradients;
     out->activations = l->arena + l->replica;
     out->scratch = block - l->gradients - l->arena - l->replica;
-    out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * f->root->trained_bytes;
+    out->slots = (size_t)mirt__slots(&model->config) * f->root->trained_bytes;
     out->host = mirt__function_host(f);
     if (!model->strategy->able.in_place) out->slots *= devices, out->host = 0; /* of the devices' memory */
     out->total = copies * out->weights + devices * block + out->slots + out->host;
@@ -48646,7 +49849,7 @@ static void mirt__all_reduce_text(const mirt__step *step, int64_t batch, const m
 static void mirt__update_text(const mirt_function *f, const mirt__bucket *bucket, mirt__text *out) {
     const mirt__step *step = &f->step;
     const mirt_strategy *s = step->strategy;
-    const char *optimizer = mirt__optimizer_class_get(f->model->config.optimizer.kind)->name;
+    const char *optimizer = mirt__optimizers_name(&f->model->config);
     const int copies = mirt__written_copies(s);
     const char *where = copies > 1                                ? "every device's copy"
                         : mirt__device_copies(s) < s->num_devices ? "the one copy"
@@ -49034,6 +50237,11 @@ MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
     return status;
 }
 
+/* >>section base/small_begin.inc */
+
+/* Begins code that is compiled to be small. */
+MIRT__SMALL_BEGIN
+
 /* >>section inspect/verdict.c */
 
 /* What the seconds of a fit say, in words: a function of the numbers alone. */
@@ -49260,6 +50468,11 @@ MIRT__LIB void mirt__verdict(mirt_timing *t) {
 
 #undef MIRT__SAY
 
+/* >>section base/cold_end.inc */
+
+/* Ends code that waits for kernels, is small or runs once. */
+MIRT__COLD_END
+
 /* >>section inspect/timing.c */
 
 /* The seconds of a fit for users. */
@@ -49436,7 +50649,7 @@ MIRT__LIB bool mirt__usage_take(mirt__usage *self, const mirt_model *model, int6
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 #ifndef MIRRORTRAIN_NO_TRAIN
@@ -49482,7 +50695,7 @@ static double mirt__reduce_share(const mirt_function *f) {
     mirt__step_plan(&f->step, 0, &x);
     const double more = x.parts - 1 + mirt__written_copies(f->model->strategy) - 1;
     /* gradient and weight read, weight written */
-    return more / (more + 3 + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
+    return more / (more + 3 + 2 * mirt__slots(&f->model->config));
 }
 
 /* A device that waited after its update did so for the last device, which was adding up or updating; what it waited
@@ -49625,675 +50838,6 @@ MIRT__LIB void mirt__timing_stop(mirt_model *model) {
 
 #endif /* MIRRORTRAIN_NO_TRAIN */
 
-/* >>section run/run.h */
-
-#ifndef MIRT__RUN_H
-#define MIRT__RUN_H
-/* Runs a function's step on a batch. */
-
-/* --- run.c --- */
-/* Makes a batch the one under way: memory is there, class numbers are checked. */
-MIRT__LIB mirt_status mirt__function_begin(mirt_function *function, const mirt__batch *batch);
-/* Forward and, where there are gradients, backward, exchange and update. */
-MIRT__LIB mirt_status mirt__function_step(mirt_function *function);
-/* The same; of a function that sends ahead, `next` is called while the devices are at work, if that can be. It gives
-   the next batch, or NULL: it is there, or cannot be had now. Of the batch under way only labels and weights are still
-   there then. The strategy's `prefetched` tells whether it lies on the devices. */
-typedef const mirt__batch *(*mirt__next_fn)(void *arg);
-MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *function, mirt__next_fn next, void *arg);
-/* The parts of it. */
-MIRT__LIB mirt_status mirt__function_replicas(mirt_function *function);
-MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *function);
-MIRT__LIB mirt_status mirt__function_update(mirt_function *function);
-
-/* Gradients of the batch under way and new values of variables that it sets, without an update. */
-MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_gradients(mirt_function *function);
-/* The weights become the mean over processes (local SGD). */
-MIRT__TOGETHER_ONLY_LIB mirt_status mirt__average_weights(mirt_model *model);
-/* Makes the function ready for updates by gradients from elsewhere, which go to mirt__sum_at of its devices. */
-MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_take(mirt_function *function);
-
-/* --- rule.c --- */
-/* How the function's gradients become weights. */
-MIRT__ABSENT_LIB void mirt__rule_set(mirt_function *function);
-
-/* --- follow.c --- */
-/* Whether the step of `batch` can be launched before the results of the step under way are read. */
-MIRT__LIB bool mirt__can_follow(mirt_function *function, const mirt__batch *batch);
-/* Launches it, and waits for the results of the step under way. */
-MIRT__LIB mirt_status mirt__follow(mirt_function *function, const mirt__batch *batch);
-/* The step that was launched becomes the one under way. */
-MIRT__LIB mirt_status mirt__follow_begin(mirt_function *function, const mirt__batch *batch);
-
-/* --- run.c, for follow.c --- */
-/* Whether the batch's class numbers are such; otherwise the error is set. valid_weight: by field. */
-MIRT__LIB mirt_status mirt__check_class_numbers(const mirt_function *function, const mirt__batch *batch,
-                                                double *valid_weight);
-/* Whether buckets are reduced while backward runs. */
-MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *function);
-/* What every replay of the step is told. */
-MIRT__LIB void mirt__info_set(mirt_function *function);
-MIRT__LIB mirt_status mirt__run_round(mirt_function *function, void (*fn)(void *arg, int device));
-
-#endif
-
-#ifndef MIRRORTRAIN_NO_TRAIN
-
-/* >>section run/rule.c */
-
-/* Applies gradients to weights: clips them, scales them, and runs the optimizer's update. */
-
-/* Sum of squares of the variable's gradient, or (-1) of all. */
-static double mirt__squares_of(const mirt_function *f, int variable) {
-    const mirt__rule *rule = &f->step.rule;
-    const double scale = f->root->loss_scale;
-    double sum = 0;
-    for (int i = 0; i < rule->num_pieces; i++) {
-        if (variable < 0 || rule->piece[i].variable == variable) sum += rule->piece[i].squares;
-    }
-    return f->step.float16 ? sum / (scale * scale) : sum;
-}
-
-/* Non-finite gradients keep the step from being applied. */
-static bool mirt__rule_accepts(void *user) {
-    mirt_function *f = (mirt_function *)user;
-    if (f->step.float16 && !(mirt__squares_of(f, -1) <= DBL_MAX)) {
-        __atomic_store_n(&f->overflow, true, __ATOMIC_RELAXED);
-        return false;
-    }
-    if (f->guard && !f->step.float16 && !f->model->strategy->able.in_place && !f->guard->squares(f)) {
-        __atomic_fetch_or(&f->step.not_finite, MIRT__GRADIENT_BAD, __ATOMIC_RELAXED);
-        return false;
-    }
-    return true;
-}
-
-/* Gradients that were scaled are made smaller again, by a power of two. */
-static void mirt__unscale(const mirt_function *f, mirt__update *u) {
-    if (!f->step.float16) return;
-    u->scale = (float)((u->shaped ? (double)u->scale : 1.0) / f->root->loss_scale);
-    u->shaped = true;
-}
-
-static void mirt__rule_prepare(void *user, int device, char *const *slot, int64_t begin, int64_t end, mirt__update *u) {
-    const mirt_function *f = (const mirt_function *)user;
-    const mirt_strategy *s = f->model->strategy;
-    mirt__optimizer_update(f->model, slot, f->rate, u);
-    mirt__optimizer_extras(f->model, f->step.rule.norms ? mirt__squares_of(f, -1) : 0, u);
-    mirt__unscale(f, u);
-    /* averages begin with the weights, also of variables that have no gradient */
-    if (u->average && f->model->step == 0)
-        s->backend->copy(s->device[device].handle, u->average + begin, u->weight[0] + begin,
-                         (size_t)(end - begin) * sizeof *u->average);
-}
-
-/* What a direction needs, if it only says so. */
-typedef struct mirt__rule_needs {
-    mirt_function *f;
-    bool measures;
-} mirt__rule_needs;
-
-/* The variable's gradient becomes the direction of an optimizer that looks at whole weights, or (needs) the direction
-   says what it needs. */
-static mirt__whole mirt__rule_direct(const mirt_function *f, const mirt__variable *v, const mirt__bases *b,
-                                     mirt__real *sum, const mirt__rule_needs *needs, mirt__update *u) {
-    const mirt_strategy *s = f->model->strategy;
-    mirt__whole whole;
-    memset(&whole, 0, sizeof whole);
-    whole.optimizer = &f->model->config.optimizer;
-    whole.variable = v;
-    whole.backend = s->backend;
-    whole.kernels = s->kernels;
-    whole.where = &b->where;
-    whole.sum = sum;
-    whole.room = b->arena; /* backward is done with it */
-    whole.step = f->model->step + 1;
-    whole.rate = f->rate;
-    whole.update = u;
-    whole.dry = needs != NULL;
-    whole.measures = needs && needs->measures;
-    mirt__optimizer_class_get(whole.optimizer->kind)->direction(&whole);
-    return whole;
-}
-
-/* The directions of all variables, which only say what they need; addresses are made up. */
-static void mirt__rule_dry(void *arg) {
-    const mirt__rule_needs *own = (const mirt__rule_needs *)arg;
-    const mirt_function *f = own->f;
-    mirt__layout *needs = &own->f->step.needs;
-    char *const beyond = (char *)((uintptr_t)1 << 40); /* NOLINT */
-    for (int i = 0; i < f->root->num_variables; i++) {
-        const mirt__variable *v = &f->root->variable[i];
-        mirt__update u;
-        mirt__bases b;
-        if (!mirt__is_trained(v)) continue;
-        memset(&u, 0, sizeof u);
-        memset(&b, 0, sizeof b);
-        b.where = mirt__where_of(&f->step, 0);
-        b.arena = beyond;
-        u.weight[0] = u.slot[0] = u.slot[1] = (mirt__real *)(void *)beyond;
-        mirt__whole whole = mirt__rule_direct(f, v, &b, u.weight[0], own, &u);
-        if (!mirt__mul_size(whole.scratch, (size_t)f->model->strategy->threads, &whole.scratch))
-            whole.scratch = SIZE_MAX; /* which is refused where memory is reserved */
-        if (needs->arena < whole.taken) needs->arena = whole.taken;
-        if (needs->scratch < whole.scratch) needs->scratch = whole.scratch;
-    }
-}
-
-/* Memory for directions. */
-static void mirt__rule_room(mirt_function *f) {
-    const mirt_strategy *s = f->model->strategy;
-    mirt__rule_needs own = {f, false};
-    mirt__kernel_room room;
-    memset(&room, 0, sizeof room);
-    mirt__rule_dry(&own);
-    own.measures = true;
-    s->backend->measure(s->device[0].handle, mirt__rule_dry, &own, &room);
-    if (f->step.needs.shared < room.shared) f->step.needs.shared = room.shared;
-}
-
-/* One variable at a time where each has its own numbers. */
-static void mirt__rule_update(void *user, int device, mirt__range range, mirt__update *u) {
-    const mirt_function *f = (const mirt_function *)user;
-    const mirt_optimizer *o = &f->model->config.optimizer;
-    const mirt__kernels *kernels = f->model->strategy->kernels;
-    const bool by_variable = mirt__optimizer_by_variable(o);
-    mirt__bases b;
-    mirt__device_bases(&f->step, device, &b);
-    u->begin = range.begin;
-    u->end = range.end;
-    if (!by_variable) kernels->update(u, &b.where);
-    for (int i = 0; by_variable && i < f->root->num_variables; i++) {
-        const mirt__variable *v = &f->root->variable[i];
-        const int64_t first = (int64_t)(v->offset / sizeof(mirt__real));
-        const mirt__range own = mirt__overlap(&range, first, first + v->count);
-        mirt__update one = *u;
-        one.begin = own.begin;
-        one.end = own.end;
-        if (!mirt__is_trained(v) || one.begin >= one.end) continue;
-        mirt__optimizer_variable(f->model, v, mirt__squares_of(f, i), f->rate, &one);
-        if (o->clipnorm > 0) mirt__unscale(f, &one);
-        if (mirt__optimizer_whole(o)) mirt__rule_direct(f, v, &b, mirt__sum_at(&f->step, device), NULL, &one);
-        kernels->update(&one, &b.where);
-    }
-}
-
-/* Whether the step updates it, and what it becomes is constrained. */
-static bool mirt__is_constrained(const mirt_function *f, const mirt__variable *v) {
-    const int64_t first = (int64_t)(v->offset / sizeof(mirt__real));
-    bool updated = false;
-    for (int i = 0; i < f->step.num_ranges && !updated && v->constraint.kind; i++)
-        updated = f->step.range[i].begin <= first && first < f->step.range[i].end;
-    return updated && mirt__is_trained(v);
-}
-
-static void mirt__rule_constrain(void *user, const mirt__where *where, mirt__real *weight) {
-    const mirt_function *f = (const mirt_function *)user;
-    for (int i = 0; i < f->root->num_variables; i++) {
-        const mirt__variable *v = &f->root->variable[i];
-        mirt__constrain c;
-        if (!mirt__is_constrained(f, v)) continue;
-        memset(&c, 0, sizeof c);
-        c.constraint = v->constraint;
-        c.rank = v->shape.rank;
-        memcpy(c.dim, v->shape.dim, sizeof c.dim);
-        c.w = weight + v->offset / sizeof *weight;
-        if (v->constraint.kind == MIRT_SPECTRAL_NORM) c.u = weight + v[1].offset / sizeof *weight;
-        f->model->strategy->kernels->constrain(&c, where);
-    }
-}
-
-MIRT__LIB void mirt__rule_set(mirt_function *f) {
-    mirt__rule *rule = &f->step.rule;
-    rule->constrain = NULL;
-    for (int i = 0; i < f->root->num_variables; i++) {
-        if (mirt__is_constrained(f, &f->root->variable[i])) rule->constrain = mirt__rule_constrain;
-    }
-    rule->user = f;
-    rule->norms = f->step.float16 || mirt__optimizer_norms(&f->model->config.optimizer);
-    if (f->step.num_ranges && mirt__optimizer_whole(&f->model->config.optimizer) && !rule->whole) mirt__rule_room(f);
-    rule->whole = mirt__optimizer_whole(&f->model->config.optimizer);
-    rule->piece = f->model->piece;
-    rule->num_pieces = f->model->num_pieces;
-    rule->accepts = mirt__rule_accepts;
-    rule->prepare = mirt__rule_prepare;
-    rule->update = mirt__rule_update;
-}
-
-#endif /* MIRRORTRAIN_NO_TRAIN */
-
-/* >>section run/run.c */
-
-/* Runs a step from the caller's thread: checks the batch's labels, starts the devices, reports failures. */
-
-static bool mirt__is_class(const mirt__class_numbers *use, double label) {
-    if (use->ignores && label == (double)use->ignored) return true;
-    return label >= 0 && label < (double)use->classes && label == floor(label);
-}
-
-/* How many of the labels are neither classes nor ignored; *ignored: how many are. Labels of pixels are many. */
-MIRT__TRAINING int64_t mirt__count_labels(const void *labels, mirt_dtype dtype, int64_t count,
-                                          const mirt__class_numbers *use, int64_t *ignored) {
-    int64_t others = 0, out = 0;
-    for (int64_t i = 0; dtype == MIRT_UINT8 && i < count; i++) {
-        const int label = ((const uint8_t *)labels)[i], skip = use->ignores && label == use->ignored;
-        out += skip;
-        others += label >= use->classes && !skip;
-    }
-    for (int64_t i = 0; dtype == MIRT_INT32 && i < count; i++) {
-        const int label = ((const int32_t *)labels)[i], skip = use->ignores && label == use->ignored;
-        out += skip;
-        others += (label < 0 || label >= use->classes) && !skip;
-    }
-    for (int64_t i = 0; dtype != MIRT_UINT8 && dtype != MIRT_INT32 && i < count; i++) {
-        const double label = mirt__element(labels, dtype, i);
-        out += use->ignores && label == (double)use->ignored;
-        others += !mirt__is_class(use, label);
-    }
-    *ignored = out;
-    return others;
-}
-
-/* Class numbers have to be whole, and of a class. */
-MIRT__TRAINING mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch,
-                                               double *valid_weight) {
-    const mirt__data_field *spec = &f->spec.field[field];
-    const mirt__class_numbers *use = &f->classes[field];
-    const int64_t per_row = mirt__shape_count(&spec->shape), count = batch->rows * per_row;
-    int64_t ignored, at = 0;
-    const int64_t others = mirt__count_labels(batch->field[field], spec->dtype, count, use, &ignored);
-    *valid_weight = ignored < count ? (double)count / (double)(count - ignored) : 0;
-    if (!others) return MIRT_OK;
-    while (mirt__is_class(use, mirt__element(batch->field[field], spec->dtype, at))) at++;
-    const double label = mirt__element(batch->field[field], spec->dtype, at);
-    const long long sample = (long long)(batch->index ? batch->index[at / per_row] : at / per_row);
-    if (label >= 0 && label < (double)use->classes)
-        return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not a whole number", label, sample);
-    return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not one of the %d classes 0 to %d", label, sample,
-                      use->classes, use->classes - 1);
-}
-
-/* What the optimizer reads and writes, on the devices. */
-static mirt_status mirt__weights_ready(const mirt_function *f) {
-    if (mirt__weights_to_devices(f->root) != MIRT_OK) return mirt_last_status();
-    return MIRT__TRAINS && f->step.has_gradients ? mirt__slots_to_devices(f->model) : MIRT_OK;
-}
-
-MIRT__LIB mirt_status mirt__check_class_numbers(const mirt_function *f, const mirt__batch *batch,
-                                                double *valid_weight) {
-    for (int i = 0; i < f->spec.num_fields; i++) {
-        if (MIRT__TRAINS && f->classes[i].classes &&
-            mirt__check_classes(f, i, batch, &valid_weight[i]) != MIRT_OK)
-            return mirt_last_status();
-    }
-    return MIRT_OK;
-}
-
-/* Memory, weights and a clean state for a step of so many rows. */
-static mirt_status mirt__function_reserve(mirt_function *f, int64_t rows) {
-    mirt__step *step = &f->step;
-    step->rows = rows;
-    step->there = false;
-    if (MIRT__TRAINS) mirt__rule_set(f);
-    if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
-    step->same = step->same && step->strategy->in_memory == f; /* reserving may have moved it */
-    if (MIRT__TRAINS) mirt__step_take_memory(step);
-    step->failed = NULL;
-    step->overlaps = step->reduced = f->overflow = false;
-    f->guard = NULL;
-    step->not_finite = 0;
-    return MIRT_OK;
-}
-
-MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
-    mirt_strategy *s = f->model->strategy;
-    mirt__step *step = &f->step;
-    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
-    f->stage = MIRT__IDLE;
-    if (f->following.launched) return mirt__follow_begin(f, batch);
-    step->prefetched = false;
-    if (s->prefetched != f) s->prefetched = NULL;
-    if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
-        return mirt__fail(
-            MIRT_E_STATE,
-            "%s was compiled anew, was extended, or became a part of another model after this function was recorded: "
-            "record it again",
-            f->model->name);
-    }
-    if (batch->rows > step->max_rows) {
-        return mirt__fail(MIRT_E_SHAPE, "a batch of %lld samples is larger than the %lld the function was made for",
-                          (long long)batch->rows, (long long)step->max_rows);
-    }
-    step->same = batch->same && step->there && step->rows == batch->rows && s->in_memory == f;
-    if (mirt__check_class_numbers(f, batch, f->valid_weight) != MIRT_OK) return mirt_last_status();
-    for (int i = 0; i < f->spec.num_fields; i++) {
-        step->same = step->same && step->io[i] == batch->field[i];
-        step->io[i] = batch->field[i];
-    }
-    return mirt__function_reserve(f, batch->rows);
-}
-
-static mirt_status mirt__check_failed(const mirt_function *f) {
-    const char *failed = __atomic_load_n(&f->step.failed, __ATOMIC_ACQUIRE);
-    if (!failed) return MIRT_OK;
-    return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d in a step of %s, which changed nothing", failed,
-                      f->step.failed_code, f->model->name);
-}
-
-/* Ops of the user run on the devices: they cannot run models of this strategy, nor destroy this one. */
-MIRT__LIB mirt_status mirt__run_round(mirt_function *f, void (*fn)(void *arg, int device)) {
-    mirt_strategy *s = f->model->strategy;
-    s->running = true;
-    s->program = &f->step.program;
-    const mirt_status status = mirt__on_devices(s, fn, &f->step);
-    s->running = false;
-    return status;
-}
-
-MIRT__LIB void mirt__info_set(mirt_function *f) {
-    const mirt_model *model = f->model;
-    mirt__step_info *info = &f->step.info;
-    memset(info, 0, sizeof *info);
-    info->seed = model->strategy->seed;
-    info->step = model->step;
-    info->global_rows = f->step.rows;
-    info->loss_scale = model->config.reduction == MIRT_SUM ? 1.0 : 1.0 / (double)f->step.rows;
-    info->gradient_scale = f->root->loss_scale;
-    info->valid_weight = f->valid_weight;
-    info->failed = &f->step.failed;
-    info->failed_code = &f->step.failed_code;
-    f->step.captures = !model->profiled;
-    f->step.check = f->guard ? f->guard->device : NULL;
-}
-
-/* What follows the launch of a step: the next batch is read and sent, its step launched if that can be, and results are
-   waited for. */
-static mirt_status mirt__run_rest(mirt_function *f, mirt__next_fn next, void *arg) {
-    mirt_strategy *s = f->model->strategy;
-    mirt__step *step = &f->step;
-    if (MIRT__TRAINS && next && s->observer) s->observer->ahead(f);
-    step->holds = false;
-    const mirt__batch *ahead = next && step->device_status == MIRT_OK ? next(arg) : NULL;
-    step->ahead = ahead ? ahead->field : NULL;
-    step->ahead_rows = ahead ? ahead->rows : 0;
-    if (ahead && mirt__can_follow(f, ahead)) return mirt__follow(f, ahead);
-    const mirt_status status = mirt__run_round(f, mirt__step_run_held);
-    s->prefetched = status == MIRT_OK && ahead ? f : NULL;
-    return status;
-}
-
-/* In one round or, with `next`, in more, between which it is called. A step that was launched ahead has had its
-   first. */
-static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device), mirt__next_fn next,
-                                     void *arg) {
-    mirt_strategy *s = f->model->strategy;
-    mirt__step *step = &f->step;
-    mirt__info_set(f);
-    mirt__hold(f->model);
-    for (int d = 0; d < s->num_devices; d++) __atomic_store_n(&s->timeline[d].step, f->model->step, __ATOMIC_RELAXED);
-    if (MIRT__TRAINS && s->observer) s->observer->begin(f);
-    step->holds = next != NULL;
-    const bool launched = f->following.launched;
-    f->following.launched = false;
-    mirt_status status = launched ? MIRT_OK : mirt__run_round(f, fn);
-    if ((next || launched) && status == MIRT_OK) status = mirt__run_rest(f, next, arg);
-    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++)
-        mirt__timeline_mark(&s->timeline[d], MIRT_PHASE_LAUNCH, -1, -1);
-    if (MIRT__TRAINS && s->observer && status == MIRT_OK) s->observer->end(f);
-    mirt__let_go(f->model);
-    if (status == MIRT_OK) status = mirt__step_failure(step);
-    f->following.launched = f->following.launched && status == MIRT_OK;
-    step->there = status == MIRT_OK && !f->following.launched;
-    return status;
-}
-
-/* The devices' weights, and the optimizer's state, are the newer ones now. */
-MIRT__TRAINING void mirt__devices_changed(mirt_function *f) {
-    const mirt__step *step = &f->step;
-    for (int i = 0; i < step->num_states && !f->overflow; i++)
-        f->root->edits += f->root->variable[step->state[i].variable].frozen;
-    if (step->float16 && step->num_ranges) mirt__loss_scale_step(f->root, f->overflow);
-    if (step->num_ranges) f->model->slots_newer = MIRT__NEWER_DEVICES;
-    if (mirt__step_updates(step)) f->root->weights_newer = MIRT__NEWER_DEVICES;
-}
-
-/* The step was not applied: runs it again without its update to tell the caller why. Then a warning takes it after
-   all. */
-MIRT__TRAINING mirt_status mirt__step_not_finite(mirt_function *f) {
-    const mirt__guard *guard = f->guard;
-    const int what = f->step.not_finite;
-    f->step.not_finite = 0;
-    f->guard = NULL;
-    if (guard->open(f) != MIRT_OK) return mirt_last_status();
-    mirt_status status = mirt__run_devices(f, mirt__step_replicas, NULL, NULL);
-    if (status == MIRT_OK) status = mirt__check_failed(f);
-    guard->close(f, what, status == MIRT_OK);
-    if (status != MIRT_OK) return status;
-    return f->model->nan_watch == 1 ? mirt__run_devices(f, mirt__step_update, NULL, NULL) : MIRT_OK;
-}
-
-/* Where devices send, and nothing can keep the step from being applied. The first step of as many rows loads kernels
-   and takes memory for constants: both may wait for what a device sends, which may wait for what this one has yet to
-   launch. */
-MIRT__TRAINING_LIB bool mirt__can_overlap(const mirt_function *f) {
-    mirt_strategy *s = f->model->strategy;
-    if (!f->step.by_replicas || !f->step.num_buckets || f->step.program.num_cuts) return false;
-    if (MIRT__HOST_PEERS(s)) return !s->average_every && f->step.num_buckets > 1 && s->peers->overlaps;
-    return !s->able.direct && s->all_devices > 1 && !f->guard && f->step.ran[f->step.rows];
-}
-
-MIRT__TOGETHER_ONLY_LIB mirt_status mirt__average_weights(mirt_model *model) {
-    mirt_model *root = mirt__root(model, NULL);
-    root->averaged = model->step;
-    mirt__weights_to_host(root);
-    if (mirt__peers_average(root->strategy, (mirt__real *)(void *)root->weight,
-                            (int64_t)(root->trained_bytes / sizeof(mirt__real))) != MIRT_OK)
-        return mirt_last_status();
-    mirt__weights_changed(root);
-    return mirt__weights_to_devices(root);
-}
-
-/* Of local SGD, once a step has been applied. */
-MIRT__TRAINING mirt_status mirt__average_when_due(const mirt_function *f) {
-    const mirt_strategy *s = f->model->strategy;
-    if (!MIRT__PEERS(s) || !s->average_every || f->model->step % s->average_every) return MIRT_OK;
-    return mirt__average_weights(f->model);
-}
-
-MIRT__TRAINING mirt_status mirt__observer_ready(mirt_function *f) {
-    const mirt__observer *observer = f->model->strategy->observer;
-    return observer ? observer->ready(f) : MIRT_OK;
-}
-
-MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__function_step_ahead(f, NULL, NULL); }
-
-MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn next, void *arg) {
-    if (!MIRT__TRAINS) {
-        if (!f->step.sends_ahead) next = NULL;
-        if (mirt__run_devices(f, mirt__step_run, next, arg) != MIRT_OK) return mirt_last_status();
-        if (f->step.ran) f->step.ran[f->step.rows] = true;
-        return mirt__check_failed(f);
-    }
-    if (f->step.has_gradients && mirt__coming_rate(f->model, &f->rate) != MIRT_OK) return mirt_last_status();
-    if (mirt__observer_ready(f) != MIRT_OK) return mirt_last_status();
-    const double begin = f->step.clocks ? mirt__now() : 0;
-    if (f->guard && f->model->nan_first) {
-        f->step.not_finite = f->guard->model(f);
-        f->model->nan_first = false;
-    }
-    f->step.overlaps = mirt__can_overlap(f) && (!MIRT__HOST_PEERS(f->model->strategy) || mirt__courier_begin(&f->step));
-    if (!f->step.sends_ahead || f->guard || f->step.clocks)
-        next = NULL; /* results are wanted before anything else, or their seconds */
-    const mirt_status ran = mirt__run_devices(f, mirt__step_run, next, arg);
-    if (f->step.overlaps && MIRT__HOST_PEERS(f->model->strategy)) mirt__courier_end(&f->step, ran != MIRT_OK);
-    if (ran != MIRT_OK) return ran;
-    f->step.overlaps = false;
-    if (f->step.ran) f->step.ran[f->step.rows] = true;
-    if (f->step.clocks) {
-        f->step.clocks->step += mirt__now() - begin;
-        f->step.clocks->steps++;
-        f->step.clocks->rows += f->step.rows;
-    }
-    if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
-    if (f->step.not_finite) {
-        if (mirt__step_not_finite(f) != MIRT_OK) return mirt_last_status();
-        if (f->model->nan_watch == 2) return MIRT_OK;
-    }
-    mirt__devices_changed(f);
-    if (!f->step.has_gradients || f->overflow) return MIRT_OK;
-    f->model->step++;
-    return mirt__average_when_due(f);
-}
-
-MIRT__TRAINING_LIB mirt_status mirt__function_replicas(mirt_function *f) {
-    if (mirt__observer_ready(f) != MIRT_OK) return mirt_last_status();
-    if (mirt__run_devices(f, mirt__step_replicas, NULL, NULL) != MIRT_OK || mirt__check_failed(f) != MIRT_OK)
-        return mirt_last_status();
-    f->stage = MIRT__GRADIENTS;
-    return MIRT_OK;
-}
-
-/* A stage in which no program runs. */
-MIRT__TRAINING mirt_status mirt__run_stage(mirt_function *f, void (*fn)(void *arg, int device)) {
-    const mirt_status status = mirt__on_devices(f->model->strategy, fn, &f->step);
-    return status == MIRT_OK ? mirt__step_failure(&f->step) : status;
-}
-
-MIRT__TRAINING_LIB mirt_status mirt__function_all_reduce(mirt_function *f) {
-    f->model->strategy->program = NULL;
-    if (mirt__run_stage(f, mirt__step_all_reduce) != MIRT_OK) return mirt_last_status();
-    f->step.reduced = true;
-    f->stage = MIRT__REDUCED;
-    return MIRT_OK;
-}
-
-MIRT__TRAINING_LIB mirt_status mirt__function_update(mirt_function *f) {
-    if (mirt__coming_rate(f->model, &f->rate) != MIRT_OK || mirt__run_stage(f, mirt__step_update) != MIRT_OK)
-        return mirt_last_status();
-    mirt__devices_changed(f);
-    f->stage = MIRT__IDLE;
-    if (f->overflow) return MIRT_OK;
-    f->model->step++;
-    return mirt__average_when_due(f);
-}
-
-MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_gradients(mirt_function *f) {
-    const int ranges = f->step.num_ranges;
-    if (mirt__function_replicas(f) != MIRT_OK || mirt__function_all_reduce(f) != MIRT_OK) return mirt_last_status();
-    if (!f->step.num_states) return MIRT_OK;
-    f->step.num_ranges = 0;
-    const mirt_status status = mirt__run_stage(f, mirt__step_update);
-    if (status == MIRT_OK) mirt__devices_changed(f);
-    f->step.num_ranges = ranges;
-    return status;
-}
-
-MIRT__TOGETHER_ONLY_LIB mirt_status mirt__function_take(mirt_function *f) {
-    mirt_strategy *s = f->model->strategy;
-    mirt__step *step = &f->step;
-    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
-    step->same = false;
-    if (mirt__function_reserve(f, 1) != MIRT_OK) return mirt_last_status();
-    mirt__info_set(f);
-    for (int d = 0; d < s->num_devices; d++) memset(mirt__sum_at(step, d), 0, step->gradient_bytes);
-    step->reduced = true;
-    return MIRT_OK;
-}
-
-/* >>section run/follow.c */
-
-/* Launches the next step before the results of the previous one are read. Devices then do not wait for the host. */
-
-/* The rate of the step after the one under way; false: it is not known yet, as the user's code says it. */
-static bool mirt__coming_known(const mirt_function *f, double *rate) {
-    const mirt_model *model = f->model;
-    const mirt_optimizer *o = &model->config.optimizer;
-    *rate = 0;
-    if (!MIRT__TRAINS || !f->step.has_gradients) return true;
-    if (o->schedule && !model->rate_set) return false;
-    *rate = o->decay.kind && !model->rate_set ? mirt__schedule_rate(&o->decay, model->step + 1)
-                                              : (double)o->learning_rate;
-    return mirt__is_rate(*rate);
-}
-
-/* Whether the host neither waits in the middle of its steps nor looks at what they do. */
-static bool mirt__runs_freely(const mirt_function *f) {
-    const mirt__step *step = &f->step;
-    const bool norms = MIRT__TRAINS && mirt__step_norms(step);
-    return !norms && !step->program.num_cuts && !step->look && !step->clocks && !f->guard && !f->model->profiled &&
-           !f->model->strategy->trace;
-}
-
-MIRT__LIB bool mirt__can_follow(mirt_function *f, const mirt__batch *batch) {
-    const mirt__step *step = &f->step;
-    double rate;
-    /* The first step of that many rows may move memory, loads kernels, and takes memory for constants. */
-    return f->following.allowed && step->ran && step->ran[batch->rows] && mirt__runs_freely(f) &&
-           mirt__coming_known(f, &rate) && mirt__check_class_numbers(f, batch, f->following.valid_weight) == MIRT_OK;
-}
-
-/* The other step becomes the one under way. */
-static void mirt__follow_swap(mirt_function *f) {
-    mirt__following *other = &f->following;
-    mirt__step *step = &f->step;
-    const int64_t rows = step->rows;
-    const double rate = f->rate;
-    step->rows = other->rows;
-    other->rows = rows;
-    f->rate = other->rate;
-    other->rate = rate;
-    for (int i = 0; i < f->spec.num_fields; i++) {
-        const void *field = step->io[i];
-        step->io[i] = other->io[i];
-        other->io[i] = field;
-        const double weight = f->valid_weight[i];
-        f->valid_weight[i] = other->valid_weight[i];
-        other->valid_weight[i] = weight;
-    }
-    step->turn ^= 1;
-    mirt__results_place(f);
-}
-
-/* For the devices' threads the model is `steps` further. */
-static void mirt__follow_count(const mirt_function *f, int steps) {
-    mirt_strategy *s = f->model->strategy;
-    if (f->step.has_gradients) f->model->step += steps;
-    for (int d = 0; d < s->num_devices; d++) __atomic_store_n(&s->timeline[d].step, f->model->step, __ATOMIC_RELAXED);
-}
-
-static mirt_status mirt__follow_launch(mirt_function *f) {
-    mirt__step *step = &f->step;
-    mirt__follow_swap(f);
-    mirt__follow_count(f, 1);
-    mirt__info_set(f);
-    step->prefetched = step->holds = true;
-    step->overlaps = MIRT__TRAINS && mirt__can_overlap(f);
-    const mirt_status status = mirt__run_round(f, mirt__step_run_next);
-    step->prefetched = step->holds = step->overlaps = false;
-    mirt__follow_count(f, -1);
-    mirt__follow_swap(f);
-    return status;
-}
-
-MIRT__LIB mirt_status mirt__follow(mirt_function *f, const mirt__batch *batch) {
-    f->following.rows = batch->rows;
-    for (int i = 0; i < f->spec.num_fields; i++) f->following.io[i] = batch->field[i];
-    mirt__coming_known(f, &f->following.rate);
-    if (mirt__follow_launch(f) != MIRT_OK) return mirt_last_status();
-    f->following.launched = true;
-    return mirt__run_round(f, mirt__step_run_marked);
-}
-
-MIRT__LIB mirt_status mirt__follow_begin(mirt_function *f, const mirt__batch *batch) {
-    if (batch->rows != f->following.rows)
-        return mirt__fail(MIRT_E_STATE, "the step of another batch of %lld samples was launched already",
-                          (long long)f->following.rows);
-    mirt__follow_swap(f);
-    f->step.failed = NULL;
-    f->step.same = false;
-    return MIRT_OK;
-}
-
 /* >>section checkpoint/checkpoint.h */
 
 #ifndef MIRT__CHECKPOINT_H
@@ -50301,7 +50845,7 @@ MIRT__LIB mirt_status mirt__follow_begin(mirt_function *f, const mirt__batch *ba
 /* Weights and the state of training in files, and the newest of these. */
 
 /* --- weight_file.c --- */
-/* "adam/conv2d_kernel_momentum", as Keras names it. */
+/* "adam/conv2d_kernel_momentum", as Keras names it; "": the variable has no such slot. NULL: memory ran out. */
 MIRT__LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot, const mirt__variable *v);
 MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values,
                                mirt__safetensor *out);
@@ -50558,10 +51102,11 @@ MIRT__ONCE_BEGIN
 
 MIRT__TRAINING_LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot,
                                                const mirt__variable *v) {
-    const mirt__optimizer_class *cls = mirt__optimizer_class_get(model->config.optimizer.kind);
-    const char *slot_name[MIRT__MAX_SLOTS];
-    mirt__optimizer_slot_names(&model->config.optimizer, slot_name);
-    char *name = mirt__pool_print(pool, "%s/%s_%s", cls->name, v->name, slot_name[slot]);
+    const mirt__optimizer_class *cls =
+        mirt__optimizer_class_get(mirt__optimizer_named(&model->config, v->name)->kind);
+    const char *what = mirt__is_trained(v) ? mirt__slot_of(&model->config, v->name, slot) : NULL;
+    char *name = what ? mirt__pool_print(pool, "%s/%s_%s", cls->name, v->name, what) : NULL;
+    if (!what) return "";
     for (char *at = name ? name + strlen(cls->name) + 1 : NULL; at && *at; at++) {
         if (*at == '/') *at = '_';
     }
@@ -50614,8 +51159,8 @@ MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_mode
         const int block = (int)(k / variables);
         const mirt__variable *v = &model->variable[k % variables];
         found[k] = NULL;
-        if (block && !mirt__is_trained(v)) continue;
         const char *name = MIRT__TRAINS && block ? mirt__slot_name(&pool, model, block - 1, v) : v->name;
+        if (name && !*name) continue;
         found[k] = name ? mirt__load_find(file, name, v) : NULL;
         if (!found[k]) status = mirt_last_status();
     }
@@ -51062,9 +51607,10 @@ MIRT__LIB mirt_status mirt__load_compiled(mirt_model *model, const mirt__safeten
                                           const mirt__json *training) {
     mirt_compile_desc config;
     if (mirt__compile_read(model->strategy, compile, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
-    model->config.optimizer = config.optimizer; /* names the slots to look for */
-    if (mirt__optimizer_check(&config.optimizer) != MIRT_OK) return mirt__load_bad(file, "compile");
-    int slots = mirt__optimizer_slots(&config.optimizer);
+    model->config.optimizer = config.optimizer; /* names the slots to look for, */
+    memcpy(model->config.optimizers, config.optimizers, sizeof config.optimizers); /* as do these */
+    if (mirt__optimizers_check(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
+    int slots = mirt__slots(&config);
     if (mirt__load_blocks(file, model, slots, false) != MIRT_OK) return mirt_last_status();
     if (mirt_compile(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
     if (mirt__load_blocks(file, model, slots, true) != MIRT_OK) return mirt_last_status();
@@ -51515,13 +52061,20 @@ static mirt_status mirt__run_same_optimizer(mirt__run_state *r) {
     const mirt__json *compile = text ? mirt__json_parse(&r->pool, text, strlen(text)) : NULL;
     if (!text) return mirt__fail(MIRT_E_FORMAT, "it holds no compile settings");
     if (!compile || mirt__compile_read(r->run->model->strategy, compile, &then) != MIRT_OK) return mirt_last_status();
-    const mirt_optimizer *now = &r->run->model->config.optimizer;
-    if (then.optimizer.kind == now->kind && mirt__optimizer_slots(&then.optimizer) == mirt__optimizer_slots(now))
-        return MIRT_OK;
-    return mirt__fail(MIRT_E_STATE,
-                      "it is of a run with the optimizer %s (%d values a weight), this model is compiled with %s (%d)",
-                      mirt__optimizer_class_get(then.optimizer.kind)->name, mirt__optimizer_slots(&then.optimizer),
-                      mirt__optimizer_class_get(now->kind)->name, mirt__optimizer_slots(now));
+    const mirt_model *model = r->run->model;
+    for (int i = 0; i < model->num_variables; i++) {
+        const mirt__variable *v = &model->variable[i];
+        const mirt_optimizer *was = mirt__optimizer_named(&then, v->name),
+                             *is = mirt__optimizer_named(&model->config, v->name);
+        const char *name[MIRT__MAX_SLOTS];
+        const int had = mirt__optimizer_slot_names(was, name), has = mirt__optimizer_slot_names(is, name);
+        if (!mirt__is_trained(v) || (was->kind == is->kind && had == has)) continue;
+        return mirt__fail(
+            MIRT_E_STATE,
+            "it is of a run with the optimizer %s (%d values per weight) for %s, this model is compiled with %s (%d)",
+            mirt__optimizer_class_get(was->kind)->name, had, v->name, mirt__optimizer_class_get(is->kind)->name, has);
+    }
+    return MIRT_OK;
 }
 
 /* >>tensors */
@@ -51687,7 +52240,7 @@ static mirt_status mirt__run_find(mirt__run_state *r) {
 }
 
 MIRT__LIB mirt_status mirt__run_parse(mirt__run_state *r, mirt__training_run *run, const mirt__safetensors *file) {
-    const int slots = mirt__optimizer_slots(&run->model->config.optimizer);
+    const int slots = mirt__slots(&run->model->config);
     memset(r, 0, sizeof *r);
     r->run = run;
     r->file = file;
@@ -51874,7 +52427,7 @@ MIRT__LIB mirt_status mirt__run_write(mirt__training_run *run, mirt__saving *s) 
 /* Saves models and weights. */
 
 static mirt_status mirt__save_tensors(mirt_model *model, bool slots, mirt__saving *s) {
-    int blocks = 1 + (slots ? mirt__optimizer_slots(&model->config.optimizer) : 0);
+    int blocks = 1 + (slots ? mirt__slots(&model->config) : 0);
     size_t most = (size_t)blocks * (size_t)model->num_variables +
                   (slots && model->run ? (size_t)mirt__run_most_tensors(model->run) : 0);
     s->tensor = (mirt__safetensor *)mirt__pool_alloc(&s->pool, most * sizeof *s->tensor + 1);
@@ -51882,9 +52435,9 @@ static mirt_status mirt__save_tensors(mirt_model *model, bool slots, mirt__savin
     for (int b = 0; b < blocks; b++) {
         for (int i = 0; i < model->num_variables; i++) {
             const mirt__variable *v = &model->variable[i];
-            if (b && !mirt__is_trained(v)) continue;
             const char *name = b ? mirt__slot_name(&s->pool, model, b - 1, v) : v->name;
             if (!name) return mirt_last_status();
+            if (!*name) continue;
             mirt__tensor_of(v, name, b ? mirt__slot_at(model, b - 1, i) : mirt__weight_at(model, i),
                             &s->tensor[s->count++]);
         }
@@ -52175,7 +52728,7 @@ static void mirt__resume_tell_rate(const mirt__run_state *r) {
 static mirt_status mirt__resume_take(mirt__run_state *r) {
     mirt__training_run *run = r->run;
     mirt_model *model = run->model;
-    mirt_status status = mirt__load_blocks(r->file, model, mirt__optimizer_slots(&model->config.optimizer), true);
+    mirt_status status = mirt__load_blocks(r->file, model, mirt__slots(&model->config), true);
     if (status != MIRT_OK) return status;
     mirt__resume_take_history(r);
     mirt__resume_take_callbacks(r);
@@ -52286,7 +52839,7 @@ MIRT__LIB mirt_status mirt__run_resume(mirt__training_run *run) {
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 /* >>section servers/servers.h */
@@ -52658,6 +53211,8 @@ static mirt_status mirt__payload_refuse(const mirt__payload *p, const char *name
 /* A server has a part of the weights, in which a norm may be incomplete; workers do not pull what is not trained. */
 static mirt_status mirt__payload_check(const mirt__payload *p) {
     const mirt_optimizer *o = &p->model->config.optimizer;
+    if (mirt__optimizer_number(&p->model->config, 1))
+        return mirt__fail(MIRT_E_INVALID, "%s has several optimizers; parameter servers have one", p->model->name);
     if (p->servers > 1 && mirt__optimizer_whole(o))
         return mirt__payload_refuse(p, mirt__optimizer_class_get(o->kind)->name, "looks at whole weights");
     for (int i = 0; i < p->root->num_variables; i++) {
@@ -52884,14 +53439,14 @@ static void mirt__working_clip(const mirt__payload *p, mirt__real *gradient) {
     mirt__update u;
     memset(&u, 0, sizeof u);
     if (o->global_clipnorm > 0) {
-        mirt__optimizer_extras(p->model, mirt__working_squares(gradient, p->trained), &u);
+        mirt__optimizer_extras(o, mirt__working_squares(gradient, p->trained), &u);
         mirt__working_scale(gradient, p->trained, u.scale);
     }
     for (int i = 0; i < p->root->num_variables && o->clipnorm > 0; i++) {
         const mirt__variable *v = &p->root->variable[i];
         mirt__real *own = gradient + v->offset / sizeof *gradient;
         if (!mirt__is_trained(v)) continue;
-        mirt__optimizer_variable(p->model, v, mirt__working_squares(own, v->count), 0, &u);
+        mirt__optimizer_variable(o, v, mirt__working_squares(own, v->count), 0, &u);
         mirt__working_scale(own, v->count, u.scale);
     }
 }
@@ -53469,7 +54024,7 @@ MIRT__LIB mirt_status mirt__serve(mirt_function *f) {
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 #endif /* MIRT__ALONE */
@@ -53845,12 +54400,15 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
     desc.spec = dataset ? mirt__dataset_spec(dataset) : &none;
     desc.max_batch = dataset ? mirt__data_most_rows(desc.spec) : model->strategy->num_replicas;
     desc.by_replicas = true;
-    mirt_function *f = mirt__function_new(model, &desc, mirt__run_user_body, &b);
-    while (f && mirt__function_allocate(f) != MIRT_OK) {
+    mirt_function *f = NULL;
+    for (bool ready = false; !ready;) {
+        if (!(f = mirt__function_new(model, &desc, mirt__run_user_body, &b))) return NULL;
+        mirt__rule_set(f);
+        ready = mirt__function_allocate(f) == MIRT_OK;
+        if (ready) continue;
         mirt__function_free(f);
-        f = mirt__memory_save(model->strategy) ? mirt__function_new(model, &desc, mirt__run_user_body, &b) : NULL;
+        if (!mirt__memory_save(model->strategy)) return NULL;
     }
-    if (!f) return NULL;
     f->next = model->functions;
     model->functions = f;
     model->free_functions = mirt__functions_free;
@@ -54246,7 +54804,7 @@ MIRT__LIB mirt_status mirt__next_together(mirt_strategy *s, mirt_dataset *datase
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 /* >>section train/pass_data.c */
@@ -54341,6 +54899,7 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
     if (old && old->step.max_rows > most) most = old->step.max_rows;
     mirt_function *f = mirt__trainer_record(model, spec, most, &body);
     if (!f) return NULL;
+    if (MIRT__TRAINS) mirt__rule_set(f);
     if (mirt__function_allocate(f) != MIRT_OK) {
         mirt__function_free(f);
         if (mirt__memory_save(model->strategy)) return mirt__trainer_prepare(model, kind, spec, most, fit);
@@ -55745,7 +56304,9 @@ static mirt_status mirt__check_class_weights(const mirt__fit *fit) {
                           mirt__num_labels(model));
     int output = 0;
     while (!mirt__output_has_loss(model, output)) output++;
+    const mirt__loss_class *cls = mirt__output_loss(model, output);
     int64_t classes = mirt__last_dim(model->output[output]) > 1 ? mirt__last_dim(model->output[output]) : 2;
+    if (cls && cls->sparse && !cls->classes) classes = mirt__max(d->num_class_weights, 2); /* of any number of groups */
     if (d->num_class_weights != classes) {
         return mirt__fail(MIRT_E_SHAPE, "num_class_weights is %d, but %s has %lld classes: each needs a weight",
                           d->num_class_weights, model->name, (long long)classes);
@@ -57058,7 +57619,8 @@ static const char mirt__plateau_who[] = "reducing the learning rate";
 
 static int mirt__plateau_begin(const mirt_event *event, void *user) {
     mirt__plateau *self = (mirt__plateau *)user;
-    if (mirt__watcher_begin(&self->watcher, event) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (mirt__watcher_begin(&self->watcher, event) != MIRT_OK || mirt__one_rate(event->model) != MIRT_OK)
+        return MIRT_CALLBACK_FAILED;
     if (!self->watcher.ready.loaded) {
         self->wait = self->cooldown = 0;
         self->watcher.has_best = false;
@@ -57727,7 +58289,7 @@ static mirt_status mirt__board_hparams(mirt__tensorboard *self, const mirt_event
     const char *names[MIRT_MAX_LOGS], *metric[MIRT_MAX_LOGS];
     const mirt__hparam hparam[] = {
         {"model", model->name, 0},
-        {"optimizer", mirt__optimizer_class_get(model->config.optimizer.kind)->name, 0},
+        {"optimizer", mirt__optimizers_name(&model->config), 0},
         {"learning_rate", NULL, mirt_get_learning_rate(model)},
         {"dtype", mirt__dtype_policy(model), 0},
         {"batch_size", NULL, (double)event->batch_size},
@@ -58842,12 +59404,12 @@ MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficien
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 /* >>section base/cold_end.inc */
 
-/* Ends code that waits for kernels or runs once. */
+/* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
 
 /* >>section base/optimize_restore.inc */

@@ -4821,7 +4821,7 @@ typedef struct mirt__cu_augment {
     bool nearest;
     float value;
     float *measured;                            /* of each channel of each image */
-    float *kept;                                /* two images of each image, of AugMix */
+    float *kept;                                /* of each image two images, of AugMix, or the noise that moves it */
     int h, w, line, c, oh, ow, at_y,
         at_x; /* the part of x that is read begins at (at_y, at_x); line: numbers in a row of x */
     int64_t x_image, y_image;                   /* numbers in images */
@@ -5023,7 +5023,7 @@ static inline __device__ float mirt__cu_augment_value(const mirt__cu_augment &a,
         uint32_t word[4];
         if (row < part[0] || row >= part[1] || column < part[2] || column >= part[3]) return x;
         mirt__transform_words(t.key, d.seed, d.row, d.step, (uint32_t)(2 + i / 4), word);
-        return mirt__transform_erased(&t, word[i % 4]);
+        return mirt__transform_erased(&t, mirt__normal(word[i % 4]));
     }
     return line ? mirt__transform_linear_of(line, x) : mirt__transform_level(&t, d.amount, x);
 }
@@ -5109,6 +5109,94 @@ static __global__ __launch_bounds__(256) void mirt__cu_augment_filter(mirt__cu_a
     }
 }
 
+/* >>elastic transforms */
+
+/* Numbers that an image keeps: its noise, this blurred across, and the kernel of the blur. */
+MIRT__BOTH int64_t mirt__cu_augment_elastic_room(const mirt__transform *t) {
+    return (4 * t->h + 1) * t->w;
+}
+/* Block blockIdx.x computes numbers [*begin, *end) of `count` of an image. Returns the image's room. */
+static __device__ float *mirt__cu_augment_elastic_part(const mirt__cu_augment &a, int64_t count,
+                                                       mirt__cu_augment_drawn *drawn, mirt__transform_elastic *elastic,
+                                                       int64_t *begin, int64_t *end, int64_t *image) {
+    const mirt__transform &t = a.transform[a.first];
+    *image = mirt__cu_divide32(blockIdx.x, a.by_parts);
+    if (threadIdx.x == 0) {
+        mirt__cu_augment_begin(a, *image, drawn);
+        *elastic = mirt__transform_elastic_of(&t, drawn->numbers);
+    }
+    __syncthreads();
+    *begin = (int64_t)(blockIdx.x - *image * a.parts) * MIRT__CU_AUGMENT_PIXELS;
+    *end = count - *begin < MIRT__CU_AUGMENT_PIXELS ? count : *begin + MIRT__CU_AUGMENT_PIXELS;
+    return a.kept + *image * mirt__cu_augment_elastic_room(&t);
+}
+static __global__ __launch_bounds__(256) void mirt__cu_augment_noise(mirt__cu_augment a) {
+    MIRT_SHARED(mirt__cu_augment_drawn, drawn, 1);
+    MIRT_SHARED(mirt__transform_elastic, e, 1);
+    const mirt__transform &t = a.transform[a.first];
+    const int64_t count = 2 * t.h * t.w;
+    int64_t begin, end, image;
+    float *const noise = mirt__cu_augment_elastic_part(a, count, drawn, e, &begin, &end, &image);
+    if (begin == 0 && threadIdx.x == 0) mirt__transform_gauss(e->sigma, e->reach, noise + 2 * count);
+    for (int64_t i = begin + 4 * (int64_t)threadIdx.x; i < end && drawn->applies; i += 4 * blockDim.x) {
+        uint32_t word[4];
+        mirt__transform_words(t.key, drawn->seed, drawn->row, drawn->step, (uint32_t)(2 + i / 4), word);
+        for (int k = 0; k < 4 && i + k < end; k++) noise[i + k] = mirt__normal(word[k]);
+    }
+}
+static __global__ __launch_bounds__(256) void mirt__cu_augment_across(mirt__cu_augment a) {
+    MIRT_SHARED(mirt__cu_augment_drawn, drawn, 1);
+    MIRT_SHARED(mirt__transform_elastic, e, 1);
+    const mirt__transform &t = a.transform[a.first];
+    const int64_t count = 2 * t.h * t.w;
+    int64_t begin, end, image;
+    float *const noise = mirt__cu_augment_elastic_part(a, count, drawn, e, &begin, &end, &image);
+    const float *const kernel = noise + 2 * count + e->reach;
+    for (int64_t i = begin + (int64_t)threadIdx.x; i < end && drawn->applies; i += blockDim.x) {
+        const int64_t column = i % t.w;
+        float sum = 0;
+        for (int64_t k = -e->reach; k <= e->reach; k++) {
+            if (column + k >= 0 && column + k < t.w) sum += mirt__transform_times(kernel[k], noise[i + k]);
+        }
+        noise[count + i] = sum;
+    }
+}
+/* Blurs down, and reads the pixels where that moves them. */
+static __global__ __launch_bounds__(256) void mirt__cu_augment_elastic(mirt__cu_augment a) {
+    MIRT_SHARED(mirt__cu_augment_drawn, drawn, 1);
+    MIRT_SHARED(mirt__transform_elastic, e, 1);
+    const mirt__transform &t = a.transform[a.first];
+    const int64_t line = 2 * t.w, count = t.h * line;
+    int64_t begin, end, image;
+    const float *const across = mirt__cu_augment_elastic_part(a, t.h * t.w, drawn, e, &begin, &end, &image) + count,
+                *const kernel = across + count + e->reach;
+    for (int64_t i = begin + (int64_t)threadIdx.x; i < end; i += blockDim.x) {
+        const int64_t oy = i / t.w, ox = i % t.w;
+        const int64_t at = image * a.x_image;
+        int64_t from[4] = {i, -1, -1, -1};
+        float moved[2] = {0, 0}, share[4] = {1, 0, 0, 0};
+        if (drawn->applies) {
+            for (int64_t k = -e->reach; k <= e->reach; k++) {
+                if (oy + k < 0 || oy + k >= t.h) continue;
+                const float *const row = across + (oy + k) * line + ox;
+                moved[0] += mirt__transform_times(kernel[k], row[0]);
+                moved[1] += mirt__transform_times(kernel[k], row[t.w]);
+            }
+            mirt__transform_neighbors(&t, (float)ox + mirt__transform_times(e->by, moved[0]),
+                                      (float)oy + mirt__transform_times(e->by, moved[1]), from, share);
+        }
+        for (int j = 0; j < a.c; j++) {
+            float v = 0;
+            for (int k = 0; k < 4; k++) {
+                if (share[k] > 0)
+                    v += mirt__transform_times(
+                        share[k], from[k] < 0 ? t.value : mirt__cu_load(a.x, a.x_dtype, at + from[k] * a.c + j));
+            }
+            a.y[at + i * a.c + j] = mirt__transform_clip(v, t.range[0], t.range[1]);
+        }
+    }
+}
+
 /* >>a list of transforms */
 
 /* Blocks of all images. */
@@ -5139,6 +5227,19 @@ static void mirt__cu_augment_run_warp(mirt__cu *cu, mirt__cu_augment a, const mi
     if (a.x_dtype == MIRT_UINT8) MIRT_LAUNCH(cu, (mirt__cu_augment_warp<uint8_t>), blocks, 256, 0, a);
     else MIRT_LAUNCH(cu, (mirt__cu_augment_warp<float>), blocks, 256, 0, a);
 }
+/* Number a.first, which filters. */
+static void mirt__cu_augment_run_filter(mirt__cu *cu, mirt__cu_augment a, const mirt__transform *t, int64_t rows) {
+    if (t->kind != MIRT_RANDOM_ELASTIC_TRANSFORM) {
+        const unsigned blocks = mirt__cu_augment_blocks(&a, a.x_image, rows);
+        MIRT_LAUNCH(cu, mirt__cu_augment_filter, blocks, 256, 0, a);
+        return;
+    }
+    const unsigned twice = mirt__cu_augment_blocks(&a, 2 * t->h * t->w, rows);
+    MIRT_LAUNCH(cu, mirt__cu_augment_noise, twice, 256, 0, a);
+    MIRT_LAUNCH(cu, mirt__cu_augment_across, twice, 256, 0, a);
+    const unsigned once = mirt__cu_augment_blocks(&a, t->h * t->w, rows);
+    MIRT_LAUNCH(cu, mirt__cu_augment_elastic, once, 256, 0, a);
+}
 /* Number a.first, from x to y. */
 static void mirt__cu_augment_run_values(mirt__cu *cu, mirt__cu_augment a, const mirt__transform *t, int64_t rows) {
     const mirt_augmentation_kind kind = t[a.first].kind;
@@ -5167,7 +5268,7 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
     mirt__cu_augment a;
     int warps = 0, turn = 0;
     int measured = 0; /* numbers of each channel */
-    int64_t most = 0, mixed = 0; /* numbers in the largest image between two passes, and of AugMix */
+    int64_t most = 0, kept = 0; /* numbers in the largest image between two passes, and that an image keeps */
     if (args->rows == 0 || args->count < 1) return;
     for (int i = 0, end; i < args->count; i = end) {
         const mirt__transform_pass pass = mirt__transform_pass_of(t, args->count, i);
@@ -5178,7 +5279,10 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
             const int each = t[k].kind == MIRT_EQUALIZATION ? MIRT__TRANSFORM_BINS + 1
                              : t[k].kind == MIRT_CLAHE      ? MIRT__TRANSFORM_BINS * t[k].bins * t[k].size
                                                             : 2;
-            if (t[k].kind == MIRT_AUG_MIX && t[k].h * t[k].w * t[k].c > mixed) mixed = t[k].h * t[k].w * t[k].c;
+            const int64_t keeps = t[k].kind == MIRT_AUG_MIX                    ? 2 * t[k].h * t[k].w * t[k].c
+                                  : t[k].kind == MIRT_RANDOM_ELASTIC_TRANSFORM ? mirt__cu_augment_elastic_room(&t[k])
+                                                                               : 0;
+            if (keeps > kept) kept = keeps;
             if ((each > 2 || (mirt__transform_traits(t[k].kind) & MIRT__MEASURES)) && each > measured) measured = each;
         }
         if (end < args->count && last->oh * last->ow * last->c > most) most = last->oh * last->ow * last->c;
@@ -5188,7 +5292,7 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
     const int between = warps - (leads && warps > 0 ? 0 : 1), buffers = between > 2 ? 2 : between < 0 ? 0 : between;
     const int64_t half = mirt__cu_ceil(args->rows * most * 4, 256) * 256,
                   means = mirt__cu_ceil(args->rows * t[0].c * measured * 4, 256) * 256;
-    char *room = static_cast<char *>(mirt__cu_room(cu, (size_t)(means + buffers * half + args->rows * mixed * 8)));
+    char *room = static_cast<char *>(mirt__cu_room(cu, (size_t)(means + buffers * half + args->rows * kept * 4)));
     memset(&numbers, 0, sizeof numbers);
     numbers.seed = args->seed;
     numbers.first_row = args->first_row;
@@ -5197,7 +5301,7 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
     a.transform = static_cast<const mirt__transform *>(mirt__cu_constant_copy(cu, t, (size_t)args->count * sizeof *t));
     a.numbers = static_cast<const mirt__cu_augment_numbers *>(mirt__cu_number(cu, &numbers, sizeof numbers));
     a.measured = (float *)room;
-    a.kept = mixed ? (float *)(room + means + buffers * half) : NULL;
+    a.kept = kept ? (float *)(room + means + buffers * half) : NULL;
     a.x = args->x;
     a.x_dtype = args->x_dtype;
     a.c = (int)t[0].c;
@@ -5211,10 +5315,7 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
         if (pass.remakes || !old)
             a.y = warps == 0 ? args->y : room ? (float *)(room + means + (turn++ & 1) * half) : NULL;
         if (pass.moves) mirt__cu_augment_run_warp(cu, a, &pass, t, args->rows);
-        if (pass.remakes && !pass.moves) {
-            const unsigned blocks = mirt__cu_augment_blocks(&a, a.x_image, args->rows);
-            MIRT_LAUNCH(cu, mirt__cu_augment_filter, blocks, 256, 0, a);
-        }
+        if (pass.remakes && !pass.moves) mirt__cu_augment_run_filter(cu, a, &t[i], args->rows);
         for (; !pass.remakes && a.first < end; a.first++) {
             mirt__cu_augment_run_values(cu, a, t, args->rows);
             a.x = a.y;
@@ -6473,6 +6574,53 @@ static inline __device__ float mirt__cu_mean(const mirt__cu_row_group<BLOCK> &gr
     return group.sum(loss) / (float)l.n;
 }
 
+/* False: rows r and j are no pair. */
+template <bool BLOCK>
+static inline __device__ bool mirt__cu_circle_pair(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
+                                                   int64_t r, int64_t j, mirt__circle_pair *pair) {
+    const int32_t *label = static_cast<const int32_t *>(l.labels);
+    float cosine = 0;
+    if (j == r && !l.how.keep_diagonal) return false;
+    MIRT__CU_EACH(k, l.n) cosine += l.x[r * l.n + k] * l.x[j * l.n + k];
+    *pair = mirt__circle_of(&l.how, label[r] != label[j], group.sum(cosine));
+    return true;
+}
+
+/* As mirt__circle_row. */
+template <bool BLOCK>
+static inline __device__ void mirt__cu_circle(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l, int64_t r) {
+    float most[2] = {MIRT__NO_PAIR, MIRT__NO_PAIR}, sum[2] = {0, 0};
+    mirt__circle_pair pair;
+    for (int64_t j = 0; j < l.rows; j++) {
+        if (!mirt__cu_circle_pair(group, l, r, j, &pair)) continue;
+        const int i = pair.other;
+        const float top = fmaxf(most[i], pair.value);
+        sum[i] = sum[i] * expf(most[i] - top) + expf(pair.value - top);
+        most[i] = top;
+    }
+    for (int i = 0; i < 2 && group.lane == 0; i++)
+        l.loss[2 * r + i] = sum[i] == 0 ? MIRT__NO_PAIR : most[i] + logf(sum[i]);
+}
+
+static inline __device__ float mirt__cu_circle_share(const mirt__loss &l, int64_t r, const mirt__circle_pair &pair) {
+    const int64_t at = 2 * r + pair.other;
+    return l.loss[at ^ 1] == MIRT__NO_PAIR ? 0.0f : l.dloss[at] * expf(pair.value - l.loss[at]);
+}
+
+/* Its gradient. */
+template <bool BLOCK>
+static inline __device__ void mirt__cu_circle_grad(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
+                                                   int64_t r) {
+    float *dx = l.dx + r * l.n;
+    mirt__circle_pair pair;
+    MIRT__CU_EACH(k, l.n) dx[k] = 0;
+    for (int64_t j = 0; j < l.rows; j++) {
+        if (!mirt__cu_circle_pair(group, l, r, j, &pair)) continue;
+        const float part = pair.slope * (mirt__cu_circle_share(l, r, pair) + mirt__cu_circle_share(l, j, pair));
+        MIRT__CU_EACH(k, l.n) dx[k] += part * l.x[j * l.n + k];
+    }
+}
+
 template <bool BLOCK>
 static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
@@ -6480,6 +6628,7 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kerne
     for (int64_t r = group.row; r < l.rows; r += group.step) {
         float loss = 0;
         switch (l.kind) {
+        case MIRT_CIRCLE: mirt__cu_circle(group, l, r); continue;
         case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
             loss = mirt__cu_sparse_categorical_crossentropy(group, l, r);
             break;
@@ -6555,6 +6704,7 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_
     const mirt__cu_row_group<BLOCK> group(room);
     for (int64_t r = group.row; r < l.rows; r += group.step) {
         switch (l.kind) {
+        case MIRT_CIRCLE: mirt__cu_circle_grad(group, l, r); break;
         case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
             mirt__cu_sparse_categorical_crossentropy_grad(group, l, r);
             break;
