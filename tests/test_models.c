@@ -255,7 +255,7 @@ static bool drop_ones(int replicas, mirt_shape noise, float (*out)[NOISE]) {
 
 static mirt_tensor *spatial(mirt_tensor *x) { return mirt_spatial_dropout2d(x, 0.5f); }
 static mirt_tensor *noisy(mirt_tensor *x) { return mirt_gaussian_noise(x, 0.25f); }
-static mirt_tensor *gaussian(mirt_tensor *x) { return mirt_gaussian_dropout(x, 0.2f); } /* sqrt(0.2 / 0.8) is 0.5 */
+static mirt_tensor *gaussian(mirt_tensor *x) { return mirt_gaussian_dropout(x, 0.8f); } /* sqrt(0.8 / 0.2) is 2 */
 static mirt_tensor *alpha(mirt_tensor *x) {
     ZEROED(mirt_dropout_desc, d);
     d.rate = 0.5f;
@@ -570,7 +570,7 @@ int main(void) {
     for (size_t i = 0; i < sizeof golden_forwards / sizeof golden_forwards[0]; i++) check_values(&golden_forwards[i]);
     check_spatial_dropout();
     check_noise("GaussianNoise", noisy, 0.25);
-    check_noise("GaussianDropout", gaussian, 0.5);
+    check_noise("GaussianDropout", gaussian, 2);
     check_alpha_dropout();
     check_stochastic_depth();
     static const char *const trained[] = {"mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "resnet18",
