@@ -512,6 +512,27 @@ static void test_elastic(void) {
     ok(memcmp(x, y, 33 * 9 * 2 * sizeof *x) == 0, "... and a scale of 0 changes nothing");
 }
 
+/* What RandAugment and AugMix do without a description is what Keras's defaults say. */
+static void test_defaults_of_several(void) {
+    const mirt_shape shape = mirt_make_shape(4, 4, 3, 0, 0, 0);
+    mirt__transform t[2][MOST_TRANSFORMS];
+    for (int mixes = 0; mixes < 2; mixes++) {
+        mirt_augmentation d[2];
+        int count[2];
+        memset(d, 0, sizeof d);
+        memset(t, 0, sizeof t);
+        d[0].kind = d[1].kind = mixes ? MIRT_AUG_MIX : MIRT_RAND_AUGMENT;
+        d[1].factor[1] = mixes ? 0.3f : 0.5f;
+        d[1].num_ops = 2;
+        d[1].num_chains = d[1].chain_depth = 3;
+        d[1].alpha = 1;
+        d[1].value_range[1] = 255;
+        for (int i = 0; i < 2; i++) count[i] = transforms_of(&d[i], 1, &shape, t[i]);
+        ok(count[0] > 0 && count[0] == count[1] && memcmp(t[0], t[1], sizeof t[0]) == 0, "%s: Keras's defaults",
+           mixes ? "AugMix" : "RandAugment");
+    }
+}
+
 /* How often, how large and where; the noise is normal and clipped. */
 static void test_erasing_draws(void) {
     enum { N = 20000, H = 40, W = 60 };
@@ -773,6 +794,7 @@ int main(void) {
     test_perspective();
     test_aug_mix();
     test_elastic();
+    test_defaults_of_several();
     test_erasing_draws();
     test_not_numbers();
     test_tables();
