@@ -161,6 +161,29 @@ static void check_saved(const loss_case *c) {
     mirt_strategy_destroy(s);
 }
 
+/* Options of the second output alone are in the file, too. */
+static void check_saved_second(void) {
+    char path[600];
+    mirt_compile_desc d;
+    memset(&d, 0, sizeof d);
+    d.losses[0] = MIRT_MEAN_SQUARED_ERROR;
+    d.losses[1] = MIRT_HUBER;
+    d.loss_options[1].delta = 0.5f;
+    snprintf(path, sizeof path, "%s/mirt_losses.safetensors", tap_tmpdir());
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_model *m = mirt_model_create(s, "two");
+    mirt_tensor *x = mirt_input(m, MIRT_SHAPE(2)), *y[2];
+    y[0] = mirt_rescale(x, 2, 0);
+    y[1] = mirt_rescale(x, 3, 0);
+    mirt_model_outputs(m, y, 2);
+    const bool good = mirt_compile(m, &d) == MIRT_OK && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK;
+    mirt_model *loaded = good ? mirt_load(s, path) : NULL;
+    ok(loaded && memcmp(&m->config.loss_options, &loaded->config.loss_options, sizeof m->config.loss_options) == 0,
+       "options of the second loss are saved and loaded%s%s", loaded ? "" : ": ", loaded ? "" : mirt_last_error());
+    unlink(path);
+    mirt_strategy_destroy(s);
+}
+
 /* >>what is refused */
 
 static void refused(bool failed, const char *says) {
@@ -513,6 +536,7 @@ int main(void) {
         check_loops(&cases[i]);
         check_saved(&cases[i]);
     }
+    check_saved_second();
     check_taken();
     check_options();
     check_labels();
