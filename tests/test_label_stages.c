@@ -153,6 +153,15 @@ static void test_one_hot(void) {
     while (status == MIRT_OK && (status = mirt__dataset_next(d, &b)) == MIRT_OK && b.rows) {}
     ok(status == MIRT_E_INVALID && strstr(mirt_last_error(), "label 3 of sample"), "%s", mirt_last_error());
     mirt_dataset_destroy(d);
+    static const float halves[2] = {1, 1.5f};
+    d = mirt_batch(mirt_one_hot_labels(mirt_arrays(mirt_make_array(row_x, MIRT_FLOAT32, MIRT_SHAPE(2, 3)),
+                                                   mirt_make_array(halves, MIRT_FLOAT32, MIRT_SHAPE(2))),
+                                       3),
+                   2);
+    status = mirt__dataset_begin(d, 0, 0);
+    if (status == MIRT_OK) status = mirt__dataset_next(d, &b);
+    ok(status == MIRT_E_INVALID && strstr(mirt_last_error(), "label 1.5 of sample 1"), "%s", mirt_last_error());
+    mirt_dataset_destroy(d);
 }
 
 int main(void) {

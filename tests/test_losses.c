@@ -509,17 +509,20 @@ static bool record_bad(mirt_function *f, void *user) {
 }
 
 static void check_bad_loops(void) {
-    static bad_loop bad[4];
-    bad[0].first = bad[0].second = bad[1].first = bad[1].second = bad[2].first = bad[2].second = cases[0];
+    static bad_loop bad[5];
+    for (int i = 0; i < MIRT__COUNT(bad); i++) bad[i].first = bad[i].second = cases[0];
     bad[0].second.how.ignore_class = 254;
     bad[0].says = "losses of the same labels have to ignore the same class";
     bad[1].computed = true;
     bad[1].says = "ignore_class needs labels of the batch as they are";
     bad[2].second.how.delta = 1;
     bad[2].says = "sparse_categorical_crossentropy has no option delta";
-    bad[3].first = circle_mean;
-    bad[3].second = cases[0];
-    bad[3].says = "circle needs embeddings (rows, n), not (rows, 5, 3, 4)";
+    bad[3].first.how.ignore_class = bad[3].second.how.ignore_class = 0;
+    bad[3].second.how.has_ignore_class = false;
+    bad[3].says = bad[0].says;
+    bad[4].first = circle_mean;
+    bad[4].second = cases[0];
+    bad[4].says = "circle needs embeddings (rows, n), not (rows, 5, 3, 4)";
     for (int i = 0; i < MIRT__COUNT(bad); i++) {
         mirt_strategy *s = strategy_of(1, 1, 1);
         mirt_model *m = pixel_model(s, &cases[0]);
