@@ -167,6 +167,9 @@ def main():
             len(names) >= 3 and len(set(names)) == len(names) and not any(n.startswith("?") for n in names),
             "%s: %d in the tables %s" % (what, len(names), [n for n in names if n[0] == "?"] or ""),
         )
+    docs = read(DOCS)
+    unnamed = [a for a in enum("src/api/models_api.h", "MIRT_RELU", "MIRT__ACTIVATION_COUNT") if a not in docs]
+    tap.ok(not unnamed, "%s names all activations: %s" % (DOCS, unnamed or "none is missing"))
     for path, what, want, marks in (
         (MANUAL, "the lists of the code", in_manual(), ()),
         (DOCS, "the lists of the code", in_docs(), ()),
