@@ -6588,7 +6588,8 @@ static inline __device__ bool mirt__cu_circle_pair(const mirt__cu_row_group<BLOC
 
 /* As mirt__circle_row. */
 template <bool BLOCK>
-static inline __device__ void mirt__cu_circle(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l, int64_t r) {
+static inline __device__ void mirt__cu_circle_sums(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
+                                                   int64_t r) {
     float most[2] = {MIRT__NO_PAIR, MIRT__NO_PAIR}, sum[2] = {0, 0};
     mirt__circle_pair pair;
     for (int64_t j = 0; j < l.rows; j++) {
@@ -6628,7 +6629,7 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kerne
     for (int64_t r = group.row; r < l.rows; r += group.step) {
         float loss = 0;
         switch (l.kind) {
-        case MIRT_CIRCLE: mirt__cu_circle(group, l, r); continue;
+        case MIRT_CIRCLE: mirt__cu_circle_sums(group, l, r); continue;
         case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
             loss = mirt__cu_sparse_categorical_crossentropy(group, l, r);
             break;
