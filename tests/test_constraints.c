@@ -273,7 +273,8 @@ static void test_misuse(void) {
                  {{MIRT_MIN_MAX_NORM, 0, INFINITY, 1, 1, 0}, "a constraint of norms from 0 to inf"},
                  {{MIRT_MIN_MAX_NORM, 0, 1, 1.5f, 1, 0}, "at rate 1.5"},
                  {{MIRT__CONSTRAINT_COUNT, 0, 0, 0, 0, 0}, "invalid constraint (6)"},
-                 {{MIRT_SPECTRAL_NORM, 0, 0, 0, 0, 0}, "a spectral norm takes at least one power iteration, not 0"}};
+                 {{MIRT_SPECTRAL_NORM, 0, 0, 0, 0, 0}, "a spectral norm takes 1 to 100 power iterations, not 0"},
+                 {{MIRT_SPECTRAL_NORM, 0, 0, 0, 0, INT_MAX}, "1 to 100 power iterations, not 2147483647"}};
     mirt_strategy *s = strategy_of(1, 1, 1);
     for (int i = 0; i < MIRT__COUNT(wrong); i++) {
         mirt_model *m = mirt_model_create(s, NULL);

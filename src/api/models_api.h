@@ -268,7 +268,7 @@ MIRT_API mirt_constraint mirt_non_neg(void);
 MIRT_API mirt_constraint mirt_unit_norm(int axis);
 MIRT_API mirt_constraint mirt_min_max_norm(float min_value, float max_value, float rate, int axis);
 /* For a layer's kernel as a matrix [all other axes, last axis] of at most 4096 columns: after each update it is divided
-   by its largest singular value, estimated by so many iterations, at least one, from what the weight "vector_u" of the
+   by its largest singular value, estimated by so many iterations, 1 to 100, from what the weight "vector_u" of the
    layer keeps, which is not trained. A kernel of zeros stays. Refused with parameter servers. Miyato et al. 2018.
    Keras: SpectralNormalization. */
 MIRT_API mirt_constraint mirt_spectral_norm(int power_iterations);

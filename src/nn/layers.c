@@ -77,8 +77,10 @@ MIRT__LIB mirt_tensor *mirt__regularize_activity(mirt__layer *layer, mirt_tensor
 static bool mirt__spectral_check(const mirt_constraint *c, const char *name, const mirt_shape *shape) {
     if (strcmp(name, "kernel") != 0)
         return mirt__fail(MIRT_E_INVALID, "a spectral norm is of a layer's kernel, not of its %s", name), false;
-    if (c->power_iterations > 0 && shape->dim[shape->rank - 1] <= MIRT__SPECTRAL_COLUMNS) return true;
-    return mirt__fail(MIRT_E_INVALID, "a spectral norm takes at least one power iteration, not %d, and at most %d "
+    if (c->power_iterations >= 1 && c->power_iterations <= 100 &&
+        shape->dim[shape->rank - 1] <= MIRT__SPECTRAL_COLUMNS)
+        return true;
+    return mirt__fail(MIRT_E_INVALID, "a spectral norm takes 1 to 100 power iterations, not %d, and at most %d "
                                       "columns of a kernel, not %lld",
                       c->power_iterations, MIRT__SPECTRAL_COLUMNS, (long long)shape->dim[shape->rank - 1]),
            false;
