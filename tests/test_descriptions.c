@@ -154,6 +154,10 @@ static void check_augmentations(void) {
     LAYER(AUGMENT(resizing, .height = INT_MAX, .width = INT_MAX), "2^31");
     LAYER(AUGMENT(resizing, .height = 1 << 24, .interpolation = MIRT_BICUBIC), "");
     LAYER(AUGMENT(resizing, .height = 4, .interpolation = MIRT_AREA), "interpolation 3");
+    LAYER(AUGMENT(resizing, .height = 4, .interpolation = (mirt_interpolation)INT_MAX, .antialias = true),
+          "interpolation 2147483647");
+    LAYER(AUGMENT(resizing, .height = 4, .interpolation = (mirt_interpolation)-1, .antialias = true),
+          "interpolation -1");
     LAYER(AUGMENT(random_contrast, .factor = {-1, 0}), "factor");
     LAYER(AUGMENT(random_brightness, .factor = {0.1f}, .value_range = {1, 1}), "range");
     LAYER(AUGMENT(random_brightness, .factor = {0.1f}, .value_range = {-inf, 1}), "range");

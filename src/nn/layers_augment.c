@@ -154,9 +154,8 @@ static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x)
     int of = 0;
     while (mirt__augmentation_class(of) != layer->cls) of++;
     const mirt_augmentation_kind kind = d->kind = (mirt_augmentation_kind)of;
-    const bool filters = kind == MIRT_RESIZING && (d->antialias || (d->interpolation > MIRT_NEAREST &&
-                                                                    d->interpolation < MIRT__INTERPOLATION_COUNT &&
-                                                                    d->interpolation != MIRT_AREA));
+    const bool filters = kind == MIRT_RESIZING && (unsigned)d->interpolation < MIRT__INTERPOLATION_COUNT &&
+                         (d->antialias || (d->interpolation > MIRT_NEAREST && d->interpolation != MIRT_AREA));
     if (filters && mirt__layer_takes_images(x) && mirt__is_batched(&x->shape) && x->shape.dim[1] <= INT_MAX &&
         x->shape.dim[2] <= INT_MAX)
         return mirt__resized(x, d);
