@@ -95,12 +95,15 @@ int parse_augment(const options *o, const char *otherwise, mirt_augmentation lis
     int count = mirt_parse_augmentation(o->augment ? o->augment : otherwise, list, MAX_AUGMENTATIONS);
     if (count < 0) {
         const char *why = library_sentence();
-        complain("%s%s", why,
-                 strstr(why, "is not an augmentation")
-                     ? " There are flip, rotation:0.1, zoom:0.1, translation:0.1, contrast:0.2, "
-                       "brightness:0.1, shear:0.1, hue:0.1, saturation:0.4:0.6, erasing:0.5, "
-                       "crop:224, center_crop:224, resizing:224"
-                     : "");
+        const bool unknown = strstr(why, "is not an augmentation");
+        complain("%s%s%s", why, unknown && !strchr(why, '?') ? "." : "",
+                 unknown ? " There are flip, rotation:0.1, zoom:0.1, translation:0.1, contrast:0.2, "
+                           "brightness:0.1, shear:0.1, hue:0.1, saturation:0.4:0.6, erasing:0.5, "
+                           "grayscale:0.2, invert:0.2, solarization:0.1, posterization:4, "
+                           "color_degeneration:0.5, auto_contrast, equalization, sharpness:0.2, "
+                           "gaussian_blur:0.5, color_jitter:0.2:0.2:0.2:0.1, rand_augment, aug_mix, "
+                           "perspective:0.5, clahe, crop:224, center_crop:224, resizing:224"
+                         : "");
     }
     return count;
 }

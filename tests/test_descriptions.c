@@ -175,7 +175,7 @@ static void check_augmentations(void) {
     LAYER(AUGMENT(random_invert, .factor = {0, -1}), "factor -1");
     LAYER(AUGMENT(solarization, .addition_factor = {nan_}), "factor");
     LAYER(AUGMENT(solarization, .threshold_factor = {0, 1.25f}), "factor 1.25");
-    LAYER(AUGMENT(random_posterization, .name = "none"), "factor 0; it must lie within 1 and 8");
+    LAYER(AUGMENT(random_posterization, .name = "none"), "factor 0; it must lie between 1 and 8");
     LAYER(AUGMENT(random_posterization, .factor = {2.5f}), "whole number");
     LAYER(AUGMENT(random_posterization, .factor = {2, 9}), "factor 9");
     LAYER(AUGMENT(random_color_degeneration, .factor = {-0.5f}), "factor -0.5");

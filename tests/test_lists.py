@@ -170,6 +170,10 @@ def main():
     docs = read(DOCS)
     unnamed = [a for a in enum("src/api/models_api.h", "MIRT_RELU", "MIRT__ACTIVATION_COUNT") if a not in docs]
     tap.ok(not unnamed, "%s names all activations: %s" % (DOCS, unnamed or "none is missing"))
+    words = table("src/data/augment_stage.c", "mirt__augment_names")
+    shown = re.search(r'" There are (flip.*?)"\n\s*:', read("cli/images.c"), re.S).group(1)
+    unnamed = [word for word in words if not re.search(r"\b%s\b" % word, shown)]
+    tap.ok(len(words) > 20 and not unnamed, "--augment names all augmentations: %s" % (unnamed or "none is missing"))
     for path, what, want, marks in (
         (MANUAL, "the lists of the code", in_manual(), ()),
         (DOCS, "the lists of the code", in_docs(), ()),

@@ -183,7 +183,8 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
         return mirt__fail(MIRT_E_INVALID, "\"%s\" is not an augmentation%s", name, mirt__did_you_mean(&guess)), false;
     out->kind = mirt__augment_names[i].kind;
     const bool sizes = (mirt__transform_traits(out->kind) & MIRT__SIZES) != 0;
-    const char *example = out->kind == MIRT_RANDOM_POSTERIZATION ? "4" : sizes ? "224" : "0.1";
+    const bool four = out->kind == MIRT_RANDOM_POSTERIZATION || out->kind == MIRT_CLAHE;
+    const char *example = four ? "4" : sizes ? "224" : "0.1";
     while (*ended == ':') {
         if (!mirt__augment_word(text, word, ended) || !mirt__augment_value(word, i, numbers, out)) {
             if (out->kind == MIRT_RANDOM_FLIP) example = "horizontal or :vertical";

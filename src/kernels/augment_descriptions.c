@@ -20,7 +20,7 @@ MIRT__TRAINING bool mirt__transform_factor(const mirt__transform_range *r, const
         const bool lies = factor[i] >= r->least && factor[i] <= r->most && !(zooms && factor[i] == -1) &&
                           !(whole && factor[i] != floorf(factor[i]));
         if (lies || (i == 1 && factor[i] == 0)) continue;
-        return mirt__fail(MIRT_E_INVALID, "factor %g; it must lie within %g%s and %g%s", (double)factor[i],
+        return mirt__fail(MIRT_E_INVALID, "factor %g; it must lie between %g%s and %g%s", (double)factor[i],
                           (double)r->least, zooms ? " (excluded)" : "", (double)r->most,
                           whole ? ", and be a whole number" : ""),
                false;
