@@ -1421,7 +1421,7 @@ MIRT_API mirt_constraint mirt_non_neg(void);
 MIRT_API mirt_constraint mirt_unit_norm(int axis);
 MIRT_API mirt_constraint mirt_min_max_norm(float min_value, float max_value, float rate, int axis);
 /* For a layer's kernel as a matrix [all other axes, last axis] of at most 4096 columns: after each update it is divided
-   by its largest singular value, estimated by so many iterations, at least one, from what the weight "vector_u" of the
+   by its largest singular value, estimated by so many iterations, 1 to 100, from what the weight "vector_u" of the
    layer keeps, which is not trained. A kernel of zeros stays. Refused with parameter servers. Miyato et al. 2018.
    Keras: SpectralNormalization. */
 MIRT_API mirt_constraint mirt_spectral_norm(int power_iterations);
@@ -11823,7 +11823,7 @@ MIRT__TRAINING bool mirt__transform_factor(const mirt__transform_range *r, const
         const bool lies = factor[i] >= r->least && factor[i] <= r->most && !(zooms && factor[i] == -1) &&
                           !(whole && factor[i] != floorf(factor[i]));
         if (lies || (i == 1 && factor[i] == 0)) continue;
-        return mirt__fail(MIRT_E_INVALID, "factor %g; it must lie within %g%s and %g%s", (double)factor[i],
+        return mirt__fail(MIRT_E_INVALID, "factor %g; it must lie between %g%s and %g%s", (double)factor[i],
                           (double)r->least, zooms ? " (excluded)" : "", (double)r->most,
                           whole ? ", and be a whole number" : ""),
                false;
@@ -24092,7 +24092,8 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
         return mirt__fail(MIRT_E_INVALID, "\"%s\" is not an augmentation%s", name, mirt__did_you_mean(&guess)), false;
     out->kind = mirt__augment_names[i].kind;
     const bool sizes = (mirt__transform_traits(out->kind) & MIRT__SIZES) != 0;
-    const char *example = out->kind == MIRT_RANDOM_POSTERIZATION ? "4" : sizes ? "224" : "0.1";
+    const bool four = out->kind == MIRT_RANDOM_POSTERIZATION || out->kind == MIRT_CLAHE;
+    const char *example = four ? "4" : sizes ? "224" : "0.1";
     while (*ended == ':') {
         if (!mirt__augment_word(text, word, ended) || !mirt__augment_value(word, i, numbers, out)) {
             if (out->kind == MIRT_RANDOM_FLIP) example = "horizontal or :vertical";
@@ -42522,9 +42523,8 @@ static mirt_tensor *mirt__augmentation_build(mirt__layer *layer, mirt_tensor *x)
     int of = 0;
     while (mirt__augmentation_class(of) != layer->cls) of++;
     const mirt_augmentation_kind kind = d->kind = (mirt_augmentation_kind)of;
-    const bool filters = kind == MIRT_RESIZING && (d->antialias || (d->interpolation > MIRT_NEAREST &&
-                                                                    d->interpolation < MIRT__INTERPOLATION_COUNT &&
-                                                                    d->interpolation != MIRT_AREA));
+    const bool filters = kind == MIRT_RESIZING && (unsigned)d->interpolation < MIRT__INTERPOLATION_COUNT &&
+                         (d->antialias || (d->interpolation > MIRT_NEAREST && d->interpolation != MIRT_AREA));
     if (filters && mirt__layer_takes_images(x) && mirt__is_batched(&x->shape) && x->shape.dim[1] <= INT_MAX &&
         x->shape.dim[2] <= INT_MAX)
         return mirt__resized(x, d);
@@ -42989,8 +42989,10 @@ MIRT__LIB mirt_tensor *mirt__regularize_activity(mirt__layer *layer, mirt_tensor
 static bool mirt__spectral_check(const mirt_constraint *c, const char *name, const mirt_shape *shape) {
     if (strcmp(name, "kernel") != 0)
         return mirt__fail(MIRT_E_INVALID, "a spectral norm is of a layer's kernel, not of its %s", name), false;
-    if (c->power_iterations > 0 && shape->dim[shape->rank - 1] <= MIRT__SPECTRAL_COLUMNS) return true;
-    return mirt__fail(MIRT_E_INVALID, "a spectral norm takes at least one power iteration, not %d, and at most %d "
+    if (c->power_iterations >= 1 && c->power_iterations <= 100 &&
+        shape->dim[shape->rank - 1] <= MIRT__SPECTRAL_COLUMNS)
+        return true;
+    return mirt__fail(MIRT_E_INVALID, "a spectral norm takes 1 to 100 power iterations, not %d, and at most %d "
                                       "columns of a kernel, not %lld",
                       c->power_iterations, MIRT__SPECTRAL_COLUMNS, (long long)shape->dim[shape->rank - 1]),
            false;
