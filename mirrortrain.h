@@ -3334,19 +3334,13 @@ MIRT__END_C
 
 /* gcc compiles code that waits for kernels in half the time this way, at the size of O1, and code that runs once
    (recording models, reading and writing files) in half of that, but for predict-only programs, which are wanted small.
-   Some of it is compiled to be small, where that takes little longer. Without optimization nothing changes. */
+   Without optimization nothing changes. */
 #if defined(__clang__) || !defined(__OPTIMIZE__)
 #define MIRT__COLD_BEGIN
-#define MIRT__SMALL_BEGIN
 #define MIRT__ONCE_BEGIN
 #define MIRT__COLD_END
 #else
 #define MIRT__COLD_BEGIN MIRT__DRIVERS_BEGIN
-#ifdef MIRRORTRAIN_DEBUG
-#define MIRT__SMALL_BEGIN MIRT__COLD_BEGIN
-#else
-#define MIRT__SMALL_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"Os,fp-contract=off\")")
-#endif
 #if defined(MIRRORTRAIN_DEBUG) || defined(MIRRORTRAIN_NO_TRAIN)
 #define MIRT__ONCE_BEGIN MIRT__COLD_BEGIN
 #else
@@ -5854,10 +5848,10 @@ MIRT__LIB mirt_status mirt__make_directory(const char *path);
 
 #endif
 
-/* >>section base/small_begin.inc */
+/* >>section base/cold_begin.inc */
 
-/* Begins code that is compiled to be small. */
-MIRT__SMALL_BEGIN
+/* Begins code that waits for kernels. */
+MIRT__COLD_BEGIN
 
 /* >>section base/base.c */
 
@@ -7132,16 +7126,6 @@ MIRT__LIB void mirt__timeline_mark(mirt__device_timeline *timeline, int phase, i
     __atomic_store_n(&timeline->node, node, __ATOMIC_RELAXED);
     __atomic_store_n(&timeline->phase, phase, __ATOMIC_RELEASE);
 }
-
-/* >>section base/cold_end.inc */
-
-/* Ends code that waits for kernels, is small or runs once. */
-MIRT__COLD_END
-
-/* >>section base/cold_begin.inc */
-
-/* Begins code that waits for kernels. */
-MIRT__COLD_BEGIN
 
 /* >>section base/entry.c */
 
@@ -16734,10 +16718,10 @@ MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, 
     }
 }
 
-/* >>section base/small_begin.inc */
+/* >>section base/cold_begin.inc */
 
-/* Begins code that is compiled to be small. */
-MIRT__SMALL_BEGIN
+/* Begins code that waits for kernels. */
+MIRT__COLD_BEGIN
 
 /* >>section device/cores.c */
 
@@ -35642,10 +35626,10 @@ MIRT_API int mirt_worker_index(const mirt_strategy *strategy) {
 }
 MIRT_API int mirt_num_threads(const mirt_strategy *strategy) { return strategy ? strategy->threads : 0; }
 
-/* >>section base/small_begin.inc */
+/* >>section base/cold_begin.inc */
 
-/* Begins code that is compiled to be small. */
-MIRT__SMALL_BEGIN
+/* Begins code that waits for kernels. */
+MIRT__COLD_BEGIN
 
 /* >>section mirror/environment.c */
 
@@ -38834,10 +38818,10 @@ MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor
 
 #ifndef MIRRORTRAIN_NO_TRAIN
 
-/* >>section base/small_begin.inc */
+/* >>section base/cold_begin.inc */
 
-/* Begins code that is compiled to be small. */
-MIRT__SMALL_BEGIN
+/* Begins code that waits for kernels. */
+MIRT__COLD_BEGIN
 
 /* >>section nn/optimizers.c */
 
@@ -46155,7 +46139,9 @@ static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, const mirt__s
     c.mode = graph->mode;
     if (!mirt__graph_copy(graph, &c, keep, outputs + terms)) return false;
     for (int i = 0; MIRT__TRAINS && i < terms; i++) {
-        if (keep[outputs + i] && !mirt__graph_term_add(graph, keep[outputs + i])) return false;
+        if (!keep[outputs + i]) continue;
+        keep[outputs + i]->node->a.regularizer = model->graph.term[i]->node->a.regularizer; /* also as a feature */
+        if (!mirt__graph_term_add(graph, keep[outputs + i])) return false;
     }
     memcpy(out, keep, (size_t)outputs * sizeof *out);
     return true;
@@ -50239,10 +50225,10 @@ MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
     return status;
 }
 
-/* >>section base/small_begin.inc */
+/* >>section base/cold_begin.inc */
 
-/* Begins code that is compiled to be small. */
-MIRT__SMALL_BEGIN
+/* Begins code that waits for kernels. */
+MIRT__COLD_BEGIN
 
 /* >>section inspect/verdict.c */
 

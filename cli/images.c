@@ -102,7 +102,7 @@ int parse_augment(const options *o, const char *otherwise, mirt_augmentation lis
                            "grayscale:0.2, invert:0.2, solarization:0.1, posterization:4, "
                            "color_degeneration:0.5, auto_contrast, equalization, sharpness:0.2, "
                            "gaussian_blur:0.5, color_jitter:0.2:0.2:0.2:0.1, rand_augment, aug_mix, "
-                           "perspective:0.5, clahe, crop:224, center_crop:224, resizing:224"
+                           "perspective:0.5, clahe, elastic_transform:0.5, crop:224, center_crop:224, resizing:224"
                          : "");
     }
     return count;

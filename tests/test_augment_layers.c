@@ -620,7 +620,8 @@ static void test_text(void) {
     for (int i = 0; i < MIRT__COUNT(bad); i++)
         ok(mirt_parse_augmentation(bad[i], l, 8) == -1 && mirt_last_status() == MIRT_E_INVALID, "\"%s\": %s", bad[i],
            mirt_last_error());
-    ok(mirt_parse_augmentation("posterization", l, 8) == -1 && strstr(mirt_last_error(), "such as posterization:4") &&
+    ok(mirt_parse_augmentation("posterization", l, 8) == -1 &&
+           strstr(mirt_last_error(), "such as posterization:4") &&
            mirt_parse_augmentation("posterization:x", l, 8) == -1 && strstr(mirt_last_error(), "write posterization:4") &&
            mirt_parse_augmentation("clahe:x", l, 8) == -1 && strstr(mirt_last_error(), "write clahe:4"),
        "a message names a value that would do: %s", mirt_last_error());

@@ -506,7 +506,8 @@ run verify ""
 refuses "an empty name" 2 "verify was given an empty name; it takes DIR"
 run verify -- -missing
 refuses "a name after --" 1 "-missing: cannot open the directory..."
-kinds=" There are flip, rotation:0.1, zoom:0.1, translation:0.1, contrast:0.2, brightness:0.1, shear:0.1, hue:0.1, saturation:0.4:0.6, erasing:0.5, grayscale:0.2, invert:0.2"
+kinds=" There are flip, rotation:0.1, zoom:0.1, translation:0.1, contrast:0.2, brightness:0.1, shear:0.1, hue:0.1"
+kinds="$kinds, saturation:0.4:0.6, erasing:0.5, grayscale:0.2, invert:0.2"
 run augment photos --out x.png --augment flop
 refuses "unknown augmentation" 2 "\"flop\" is not an augmentation; did you mean \"flip\"?$kinds..."
 run augment photos --out x.png --augment of_my_own

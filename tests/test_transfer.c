@@ -555,6 +555,45 @@ static void check_trained_part(void) {
     }
 }
 
+/* Regularized activities of frozen layers are features too: their mean over the rows, also where losses are summed. */
+static void check_frozen_activities(void) {
+    double loss[2] = {NAN, NAN};
+    for (int anew = 0; anew < 2; anew++) {
+        static const float x[5][3] = {{1, 0, 2}, {0, 3, 1}, {2, 2, 0}, {1, 1, 1}, {0, 1, 3}}, y[5] = {1, 0, 2, 1, 3};
+        mirt_dense_desc dense;
+        mirt_compile_desc desc;
+        mirt_fit_desc fit;
+        mirt_strategy *s = strategy_of(1, 2, 1);
+        mirt_model *m = mirt_model_create(s, NULL);
+        memset(&dense, 0, sizeof dense);
+        memset(&desc, 0, sizeof desc);
+        memset(&fit, 0, sizeof fit);
+        dense.units = 2;
+        dense.name = "base";
+        dense.activity_regularizer.l2 = 0.5f;
+        mirt_tensor *t = mirt_dense(mirt_input(m, MIRT_SHAPE(3)), &dense);
+        memset(&dense, 0, sizeof dense);
+        dense.units = 1;
+        mirt_model_output(m, mirt_dense(t, &dense));
+        desc.optimizer = mirt_sgd(0.01f, 0, false);
+        desc.loss = MIRT_MEAN_SQUARED_ERROR;
+        desc.reduction = MIRT_SUM;
+        bool good = mirt_compile(m, &desc) == MIRT_OK && mirt_set_trainable(m, "base", false) == MIRT_OK;
+        fit.epochs = 3;
+        fit.batch = 5;
+        fit.no_progress = true;
+        fit.feature_cache_bytes = anew ? -1 : 0;
+        const mirt_history *h =
+            good ? mirt_fit_arrays(m, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(5, 3)),
+                                   mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(5, 1)), &fit)
+                 : NULL;
+        if (h) loss[anew] = mirt_history_last(h, "loss");
+        mirt_strategy_destroy(s);
+    }
+    ok(loss[0] == loss[1], "a penalty of frozen activities counts alike as a feature and anew: %g, %g (%s)", loss[0],
+       loss[1], mirt_last_error());
+}
+
 int main(void) {
     const char *directory = work_directory();
     if (!directory) return 1;
@@ -568,6 +607,7 @@ int main(void) {
     check_random_base();
     check_random_layers();
     check_trained_part();
+    check_frozen_activities();
     check_names();
     remove(path);
     remove(path_b);

@@ -31,19 +31,13 @@
 
 /* gcc compiles code that waits for kernels in half the time this way, at the size of O1, and code that runs once
    (recording models, reading and writing files) in half of that, but for predict-only programs, which are wanted small.
-   Some of it is compiled to be small, where that takes little longer. Without optimization nothing changes. */
+   Without optimization nothing changes. */
 #if defined(__clang__) || !defined(__OPTIMIZE__)
 #define MIRT__COLD_BEGIN
-#define MIRT__SMALL_BEGIN
 #define MIRT__ONCE_BEGIN
 #define MIRT__COLD_END
 #else
 #define MIRT__COLD_BEGIN MIRT__DRIVERS_BEGIN
-#ifdef MIRRORTRAIN_DEBUG
-#define MIRT__SMALL_BEGIN MIRT__COLD_BEGIN
-#else
-#define MIRT__SMALL_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"Os,fp-contract=off\")")
-#endif
 #if defined(MIRRORTRAIN_DEBUG) || defined(MIRRORTRAIN_NO_TRAIN)
 #define MIRT__ONCE_BEGIN MIRT__COLD_BEGIN
 #else

@@ -75,7 +75,9 @@ static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, const mirt__s
     c.mode = graph->mode;
     if (!mirt__graph_copy(graph, &c, keep, outputs + terms)) return false;
     for (int i = 0; MIRT__TRAINS && i < terms; i++) {
-        if (keep[outputs + i] && !mirt__graph_term_add(graph, keep[outputs + i])) return false;
+        if (!keep[outputs + i]) continue;
+        keep[outputs + i]->node->a.regularizer = model->graph.term[i]->node->a.regularizer; /* also as a feature */
+        if (!mirt__graph_term_add(graph, keep[outputs + i])) return false;
     }
     memcpy(out, keep, (size_t)outputs * sizeof *out);
     return true;

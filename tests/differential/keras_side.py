@@ -211,6 +211,16 @@ def watched_circle(loss, margin, watch):
     return watched
 
 
+def watched_ignoring(loss, watch):
+    """With ignore_class Keras forgets the logits that probabilities come from, and clips these."""
+
+    def watched(y, p, sample_weight=None):
+        watch.points(p, [keras.backend.epsilon()])
+        return loss(y, p, sample_weight=sample_weight)
+
+    return watched
+
+
 def make_loss(out, from_logits, reduction, watch):
     name = "".join({"kl": "KL"}.get(word, word.capitalize()) for word in out["loss"].split("_"))
     names = ("label_smoothing", "ignore_class", "q", "gamma", "margin", "remove_diagonal")
@@ -218,7 +228,9 @@ def make_loss(out, from_logits, reduction, watch):
     if "crossentropy" in out["loss"]:
         options["from_logits"] = from_logits
     loss = getattr(keras.losses, name)(reduction=reduction, **options)
-    return watched_circle(loss, options["margin"], watch) if out["loss"] == "circle" else loss
+    if out["loss"] == "circle":
+        return watched_circle(loss, options["margin"], watch)
+    return watched_ignoring(loss, watch) if "ignore_class" in options and not from_logits else loss
 
 
 def shares_of(rows, replicas):
