@@ -5848,6 +5848,29 @@ MIRT__LIB mirt_status mirt__make_directory(const char *path);
 
 #endif
 
+/* >>section base/processor.h */
+
+#ifndef MIRT__PROCESSOR_H
+#define MIRT__PROCESSOR_H
+/* The instructions of x86 processors that kernels are written for. */
+
+#if defined(__x86_64__)
+/* X(name, leaf of CPUID, its part, register, bit, state that the system has to save): Intel's manual, volume 2A. */
+#define MIRT__INSTRUCTION_LIST(X) \
+    X(avx2, 7, 0, 1, 5, 0x6) X(fma, 1, 0, 2, 12, 0x6) X(avx512f, 7, 0, 1, 16, 0xe6) X(avx512bw, 7, 0, 1, 30, 0xe6) \
+    X(avx512vl, 7, 0, 1, 31, 0xe6) X(avx512dq, 7, 0, 1, 17, 0xe6) X(avx512bf16, 7, 1, 0, 5, 0xe6)
+#define MIRT__INSTRUCTION_NUMBER(name, leaf, part, which, bit, state) MIRT__INSTRUCTION_##name,
+enum { MIRT__INSTRUCTION_LIST(MIRT__INSTRUCTION_NUMBER) MIRT__INSTRUCTION_COUNT };
+#undef MIRT__INSTRUCTION_NUMBER
+
+/* "avx2" and so on. */
+MIRT__LIB const char *mirt__instruction_name(int instruction);
+/* Whether the processor has it and the system saves its registers. */
+MIRT__LIB bool mirt__instruction_there(int instruction);
+#endif
+
+#endif
+
 /* >>section base/cold_begin.inc */
 
 /* Begins code that waits for kernels. */
@@ -7062,6 +7085,46 @@ MIRT_API mirt_status mirt_machine(mirt_machine_info *out) {
 }
 
 #undef MIRT__GROUPS
+
+/* >>section base/processor.c */
+
+/* Asks x86 processors for their instructions. */
+
+#if defined(__x86_64__)
+
+#include <cpuid.h>
+
+static const struct {
+    char name[11];
+    unsigned char leaf, part, which, bit, state;
+} mirt__instructions[] = {
+#define MIRT__INSTRUCTION_ROW(name, leaf, part, which, bit, state) {#name, leaf, part, which, bit, state},
+    MIRT__INSTRUCTION_LIST(MIRT__INSTRUCTION_ROW)
+#undef MIRT__INSTRUCTION_ROW
+};
+
+MIRT__LIB const char *mirt__instruction_name(int instruction) { return mirt__instructions[instruction].name; }
+
+/* Of the registers' states those that the system saves; 0: it does not say. */
+static unsigned mirt__saved_states(void) {
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1)) return 0;
+    __asm__ __volatile__("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
+    return a;
+}
+
+MIRT__LIB bool mirt__instruction_there(int instruction) {
+    const unsigned leaf = mirt__instructions[instruction].leaf, part = mirt__instructions[instruction].part,
+                   state = mirt__instructions[instruction].state;
+    unsigned word[4];
+    if ((mirt__saved_states() & state) != state) return false;
+    if (!__get_cpuid_count(leaf, 0, &word[0], &word[1], &word[2], &word[3])) return false;
+    if (part > 0 && word[0] < part) return false;
+    if (part > 0) __cpuid_count(leaf, part, word[0], word[1], word[2], word[3]);
+    return word[mirt__instructions[instruction].which] >> mirt__instructions[instruction].bit & 1;
+}
+
+#endif
 
 /* >>section base/device_timeline.c */
 
@@ -16581,11 +16644,14 @@ static const mirt__kernels *const mirt__select_tables[] = {
 MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count) {
     int first = 0;
 #ifdef MIRT__TABLES_X86
-    __builtin_cpu_init();
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    first = avx512 && __builtin_cpu_supports("avx512bf16") ? 0 : avx512 ? 1 : avx2 ? 2 : 3;
+    for (; first < 3; first++) { /* avx512bf16, avx512 and avx2 each need what the next one needs */
+        const int last = first == 0   ? MIRT__INSTRUCTION_avx512bf16
+                         : first == 1 ? MIRT__INSTRUCTION_avx512dq
+                                      : MIRT__INSTRUCTION_fma;
+        int there = 0;
+        while (there <= last && mirt__instruction_there(there)) there++;
+        if (there > last) break;
+    }
 #endif
     *count = MIRT__COUNT(mirt__select_tables) - first;
     return mirt__select_tables + first;
@@ -35731,18 +35797,11 @@ static void mirt__env_features(mirt__text *out) {
     char list[96] = "";
     size_t used = 0;
 #if defined(__x86_64__)
-#define MIRT__ENV_FEATURE(name)                                                                                        \
-    if (__builtin_cpu_supports(name))                                                                                  \
-    used += (size_t)snprintf(list + used, sizeof list - used, "%s" name, used ? " " : "")
-    __builtin_cpu_init();
-    MIRT__ENV_FEATURE("avx2");
-    MIRT__ENV_FEATURE("fma");
-    MIRT__ENV_FEATURE("avx512f");
-    MIRT__ENV_FEATURE("avx512bw");
-    MIRT__ENV_FEATURE("avx512vl");
-    MIRT__ENV_FEATURE("avx512dq");
-    MIRT__ENV_FEATURE("avx512bf16");
-#undef MIRT__ENV_FEATURE
+    for (int i = 0; i < MIRT__INSTRUCTION_COUNT; i++) {
+        if (mirt__instruction_there(i))
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? " " : "",
+                                     mirt__instruction_name(i));
+    }
 #elif defined(__aarch64__)
     used += (size_t)snprintf(list, sizeof list, "neon");
 #endif

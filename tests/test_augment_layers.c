@@ -622,7 +622,8 @@ static void test_text(void) {
            mirt_last_error());
     ok(mirt_parse_augmentation("posterization", l, 8) == -1 &&
            strstr(mirt_last_error(), "such as posterization:4") &&
-           mirt_parse_augmentation("posterization:x", l, 8) == -1 && strstr(mirt_last_error(), "write posterization:4") &&
+           mirt_parse_augmentation("posterization:x", l, 8) == -1 &&
+           strstr(mirt_last_error(), "write posterization:4") &&
            mirt_parse_augmentation("clahe:x", l, 8) == -1 && strstr(mirt_last_error(), "write clahe:4"),
        "a message names a value that would do: %s", mirt_last_error());
 }

@@ -565,7 +565,21 @@ static void test_threads(void) {
     unsetenv("MIRT_CORES");
 }
 
+/* What the compiler's own library finds. */
+static void check_instructions(void) {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+#define IS_THERE(name, leaf, part, which, bit, state) \
+    ok(mirt__instruction_there(MIRT__INSTRUCTION_##name) == (__builtin_cpu_supports(#name) != 0) && \
+           strcmp(mirt__instruction_name(MIRT__INSTRUCTION_##name), #name) == 0, \
+       "%s: %s", #name, mirt__instruction_there(MIRT__INSTRUCTION_##name) ? "there" : "not there");
+    MIRT__INSTRUCTION_LIST(IS_THERE)
+#undef IS_THERE
+#endif
+}
+
 int main(void) {
+    check_instructions();
     unsetenv("MIRT_CORES");
     test_statuses();
     test_errors();

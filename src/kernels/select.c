@@ -1,5 +1,6 @@
 /* Selects the kernels that run on this machine. */
 
+#include "../base/processor.h"
 #include "fast.h"
 #include "reference.h"
 
@@ -26,11 +27,14 @@ static const mirt__kernels *const mirt__select_tables[] = {
 MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count) {
     int first = 0;
 #ifdef MIRT__TABLES_X86
-    __builtin_cpu_init();
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    first = avx512 && __builtin_cpu_supports("avx512bf16") ? 0 : avx512 ? 1 : avx2 ? 2 : 3;
+    for (; first < 3; first++) { /* avx512bf16, avx512 and avx2 each need what the next one needs */
+        const int last = first == 0   ? MIRT__INSTRUCTION_avx512bf16
+                         : first == 1 ? MIRT__INSTRUCTION_avx512dq
+                                      : MIRT__INSTRUCTION_fma;
+        int there = 0;
+        while (there <= last && mirt__instruction_there(there)) there++;
+        if (there > last) break;
+    }
 #endif
     *count = MIRT__COUNT(mirt__select_tables) - first;
     return mirt__select_tables + first;

@@ -1,5 +1,6 @@
 /* What runs here, in which form, on what: for checkpoints, logs and whoever asks. */
 
+#include "../base/processor.h"
 #include "../formats/json.h"
 #include "../images/images.h"
 #include "strategy.h"
@@ -100,18 +101,11 @@ static void mirt__env_features(mirt__text *out) {
     char list[96] = "";
     size_t used = 0;
 #if defined(__x86_64__)
-#define MIRT__ENV_FEATURE(name)                                                                                        \
-    if (__builtin_cpu_supports(name))                                                                                  \
-    used += (size_t)snprintf(list + used, sizeof list - used, "%s" name, used ? " " : "")
-    __builtin_cpu_init();
-    MIRT__ENV_FEATURE("avx2");
-    MIRT__ENV_FEATURE("fma");
-    MIRT__ENV_FEATURE("avx512f");
-    MIRT__ENV_FEATURE("avx512bw");
-    MIRT__ENV_FEATURE("avx512vl");
-    MIRT__ENV_FEATURE("avx512dq");
-    MIRT__ENV_FEATURE("avx512bf16");
-#undef MIRT__ENV_FEATURE
+    for (int i = 0; i < MIRT__INSTRUCTION_COUNT; i++) {
+        if (mirt__instruction_there(i))
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? " " : "",
+                                     mirt__instruction_name(i));
+    }
 #elif defined(__aarch64__)
     used += (size_t)snprintf(list, sizeof list, "neon");
 #endif
