@@ -13163,9 +13163,111 @@ MIRT__KERNELS_BEGIN
 #include <immintrin.h>
 
 #if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#endif
+#define MIRT__K(name) mirt__##name##_avx2
+#define MIRT__NAME "avx2"
+/* AVX2 with FMA: eight lanes. */
+#define MIRT__LANES 8
+#define MIRT__ROWS 6
+#define MIRT__VECTORS 2
+#define MIRT__POOL_VECTORS 2
+#define MIRT__MANY_REGISTERS 0
+#define MIRT__COMPACT 0
+#define MIRT__MASKS 1 /* parts of vectors of floats */
+#define MIRT__STREAMS 0
+#define MIRT__X86(name) _mm256_##name
+#define MIRT__ODD(a, b) _mm256_blend_epi32(a, b, 0xAA)
+#define MIRT__QUARTER(x, i) _mm256_extracti128_si256(x, i)
+
+typedef __m256 mirt__vector_avx2;
+typedef __m256 mirt__mask_avx2;
+typedef __m256i mirt__which_avx2;
+
+MIRT__INLINE __m256i mirt__first_avx2(int64_t count) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+MIRT__INLINE __m256 mirt__load_some_avx2(const float *p, int64_t count) {
+    return _mm256_maskload_ps(p, mirt__first_avx2(count));
+}
+MIRT__INLINE void mirt__store_some_avx2(float *p, __m256 x, int64_t count) {
+    _mm256_maskstore_ps(p, mirt__first_avx2(count), x);
+}
+MIRT__INLINE __m256 mirt__greater_avx2(__m256 a, __m256 b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
+MIRT__INLINE __m256 mirt__select_avx2(__m256 mask, __m256 yes, __m256 no) { return _mm256_blendv_ps(no, yes, mask); }
+MIRT__INLINE __m256 mirt__from_u8_avx2(const uint8_t *p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
+MIRT__INLINE void mirt__to_u8_avx2(uint8_t *p, __m256 x) {
+    const __m256i words = _mm256_cvttps_epi32(x);
+    const __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    _mm_storel_epi64((__m128i *)(void *)p, _mm_packus_epi16(halves, halves));
+}
+MIRT__INLINE __m256 mirt__from_i32_avx2(const int32_t *p) {
+    return _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+MIRT__INLINE void mirt__store_high_avx2(uint16_t *p, __m256 words) {
+    const __m256i high = _mm256_srli_epi32(_mm256_castps_si256(words), 16);
+    _mm_storeu_si128((__m128i *)(void *)p,
+                     _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1)));
+}
+MIRT__INLINE __m256 mirt__load_half_avx2(const uint16_t *p) {
+    return _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)), 16));
+}
+MIRT__INLINE void mirt__store_place_avx2(uint8_t *p, __m256 right, __m256 right_below, __m256 below, __m256 live,
+                                         int64_t count) {
+    __m256i above = _mm256_srli_epi32(_mm256_castps_si256(right), 31);
+    __m256i place = _mm256_sub_epi32(_mm256_set1_epi32(2), _mm256_castps_si256(right_below));
+    place = _mm256_blendv_epi8(above, place, _mm256_castps_si256(below));
+    place = _mm256_blendv_epi8(_mm256_set1_epi32(4), place, _mm256_castps_si256(live));
+    __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(place), _mm256_extracti128_si256(place, 1));
+    __m128i bytes = _mm_packus_epi16(halves, halves);
+    if (count == 8) {
+        _mm_storel_epi64((__m128i *)(void *)p, bytes);
+    } else {
+        long long some = _mm_cvtsi128_si64(bytes);
+        memcpy(p, &some, (size_t)count);
+    }
+}
+MIRT__INLINE __m256i mirt__load_which_avx2(const uint8_t *p, int64_t count) {
+    long long bytes = 0;
+    memcpy(&bytes, p, (size_t)count);
+    return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(bytes));
+}
+MIRT__INLINE __m256 mirt__live_avx2(__m256i which, __m256 x) {
+    return _mm256_and_ps(x, _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(4), which)));
+}
+MIRT__INLINE __m256 mirt__pick_avx2(const float *four, __m256i place) {
+    return _mm256_permutevar_ps(_mm256_broadcast_ps((const __m128 *)(const void *)four), place);
+}
+#define MIRT__ONLY_simd_text
+#include "mirrortrain.h"
+/* Ends an instruction set: undefines its macros. */
+#undef MIRT__COMPACT
+#undef MIRT__STREAMS
+#undef MIRT__MASKS
+#undef MIRT__OTHER_RANGE
+#undef MIRT__LANES
+#undef MIRT__ROWS
+#undef MIRT__VECTORS
+#undef MIRT__POOL_VECTORS
+#undef MIRT__TRANSPOSE
+#undef MIRT__MANY_REGISTERS
+#undef MIRT__DRAW
+#undef MIRT__X86
+#undef MIRT__ODD
+#undef MIRT__QUARTER
+#undef MIRT__K
+#if defined(__clang__)
+#pragma clang attribute pop
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma"))), \
                              apply_to = function)
 #else
+#pragma GCC pop_options
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")
 #endif
@@ -13179,6 +13281,7 @@ MIRT__KERNELS_BEGIN
 #define MIRT__MANY_REGISTERS 1 /* thirty-two */
 #define MIRT__COMPACT 0
 #define MIRT__MASKS 2 /* all parts of vectors */
+#define MIRT__OTHER_RANGE mirt__other_range_avx2
 #define MIRT__X86(name) _mm512_##name
 #define MIRT__ODD(a, b) _mm512_mask_blend_epi32((__mmask16)0xAAAA, a, b)
 #define MIRT__QUARTER(x, i) _mm512_extracti32x4_epi32(x, i)
@@ -13803,7 +13906,7 @@ static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) 
     case MIRT_LION:
     case MIRT_ADADELTA:
     case MIRT_SCHEDULE_FREE_ADAMW:
-    case MIRT_FTRL: mirt__fast_update(where, args, MIRT__K(other_range)); break;
+    case MIRT_FTRL: mirt__fast_update(where, args, MIRT__OTHER_RANGE); break;
     case MIRT__OPTIMIZER_COUNT: break;
     }
 }
@@ -13832,107 +13935,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__COMPACT
 #undef MIRT__STREAMS
 #undef MIRT__MASKS
-#undef MIRT__LANES
-#undef MIRT__ROWS
-#undef MIRT__VECTORS
-#undef MIRT__POOL_VECTORS
-#undef MIRT__TRANSPOSE
-#undef MIRT__MANY_REGISTERS
-#undef MIRT__DRAW
-#undef MIRT__X86
-#undef MIRT__ODD
-#undef MIRT__QUARTER
-#undef MIRT__K
-#if defined(__clang__)
-#pragma clang attribute pop
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
-#else
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
-#endif
-#define MIRT__K(name) mirt__##name##_avx2
-#define MIRT__NAME "avx2"
-/* AVX2 with FMA: eight lanes. */
-#define MIRT__LANES 8
-#define MIRT__ROWS 6
-#define MIRT__VECTORS 2
-#define MIRT__POOL_VECTORS 2
-#define MIRT__MANY_REGISTERS 0
-#define MIRT__COMPACT 0
-#define MIRT__MASKS 1 /* parts of vectors of floats */
-#define MIRT__STREAMS 0
-#define MIRT__X86(name) _mm256_##name
-#define MIRT__ODD(a, b) _mm256_blend_epi32(a, b, 0xAA)
-#define MIRT__QUARTER(x, i) _mm256_extracti128_si256(x, i)
-
-typedef __m256 mirt__vector_avx2;
-typedef __m256 mirt__mask_avx2;
-typedef __m256i mirt__which_avx2;
-
-MIRT__INLINE __m256i mirt__first_avx2(int64_t count) {
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-}
-MIRT__INLINE __m256 mirt__load_some_avx2(const float *p, int64_t count) {
-    return _mm256_maskload_ps(p, mirt__first_avx2(count));
-}
-MIRT__INLINE void mirt__store_some_avx2(float *p, __m256 x, int64_t count) {
-    _mm256_maskstore_ps(p, mirt__first_avx2(count), x);
-}
-MIRT__INLINE __m256 mirt__greater_avx2(__m256 a, __m256 b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
-MIRT__INLINE __m256 mirt__select_avx2(__m256 mask, __m256 yes, __m256 no) { return _mm256_blendv_ps(no, yes, mask); }
-MIRT__INLINE __m256 mirt__from_u8_avx2(const uint8_t *p) {
-    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
-}
-MIRT__INLINE void mirt__to_u8_avx2(uint8_t *p, __m256 x) {
-    const __m256i words = _mm256_cvttps_epi32(x);
-    const __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-    _mm_storel_epi64((__m128i *)(void *)p, _mm_packus_epi16(halves, halves));
-}
-MIRT__INLINE __m256 mirt__from_i32_avx2(const int32_t *p) {
-    return _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
-}
-MIRT__INLINE void mirt__store_high_avx2(uint16_t *p, __m256 words) {
-    const __m256i high = _mm256_srli_epi32(_mm256_castps_si256(words), 16);
-    _mm_storeu_si128((__m128i *)(void *)p,
-                     _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1)));
-}
-MIRT__INLINE __m256 mirt__load_half_avx2(const uint16_t *p) {
-    return _mm256_castsi256_ps(
-        _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)), 16));
-}
-MIRT__INLINE void mirt__store_place_avx2(uint8_t *p, __m256 right, __m256 right_below, __m256 below, __m256 live,
-                                         int64_t count) {
-    __m256i above = _mm256_srli_epi32(_mm256_castps_si256(right), 31);
-    __m256i place = _mm256_sub_epi32(_mm256_set1_epi32(2), _mm256_castps_si256(right_below));
-    place = _mm256_blendv_epi8(above, place, _mm256_castps_si256(below));
-    place = _mm256_blendv_epi8(_mm256_set1_epi32(4), place, _mm256_castps_si256(live));
-    __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(place), _mm256_extracti128_si256(place, 1));
-    __m128i bytes = _mm_packus_epi16(halves, halves);
-    if (count == 8) {
-        _mm_storel_epi64((__m128i *)(void *)p, bytes);
-    } else {
-        long long some = _mm_cvtsi128_si64(bytes);
-        memcpy(p, &some, (size_t)count);
-    }
-}
-MIRT__INLINE __m256i mirt__load_which_avx2(const uint8_t *p, int64_t count) {
-    long long bytes = 0;
-    memcpy(&bytes, p, (size_t)count);
-    return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(bytes));
-}
-MIRT__INLINE __m256 mirt__live_avx2(__m256i which, __m256 x) {
-    return _mm256_and_ps(x, _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(4), which)));
-}
-MIRT__INLINE __m256 mirt__pick_avx2(const float *four, __m256i place) {
-    return _mm256_permutevar_ps(_mm256_broadcast_ps((const __m128 *)(const void *)four), place);
-}
-#define MIRT__ONLY_simd_text
-#include "mirrortrain.h"
-/* Ends an instruction set: undefines its macros. */
-#undef MIRT__COMPACT
-#undef MIRT__STREAMS
-#undef MIRT__MASKS
+#undef MIRT__OTHER_RANGE
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -14048,6 +14051,7 @@ MIRT__INLINE void mirt__pair_neon(float *to, int64_t next, const float *above, c
 #undef MIRT__COMPACT
 #undef MIRT__STREAMS
 #undef MIRT__MASKS
+#undef MIRT__OTHER_RANGE
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -14173,6 +14177,7 @@ MIRT__INLINE void mirt__pair_plain(float *to, int64_t next, const float *above, 
 #undef MIRT__COMPACT
 #undef MIRT__STREAMS
 #undef MIRT__MASKS
+#undef MIRT__OTHER_RANGE
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -60996,8 +61001,11 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
     else MIRT__K(adam_loop)(args, begin, end, false);
 }
 
-/* All other optimizers, in one loop that asks for each vector which one it is: they wait for memory. */
-static void MIRT__K(other_range)(const mirt__update *args, int64_t begin, int64_t end) {
+/* All other optimizers, in one loop that asks for each vector which one it is: they wait for memory, which longer
+   vectors do not shorten. */
+#ifndef MIRT__OTHER_RANGE
+#define MIRT__OTHER_RANGE MIRT__K(other_range)
+static void MIRT__OTHER_RANGE(const mirt__update *args, int64_t begin, int64_t end) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), other = MIRT__K(set)(args->momentum);
     const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
     const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon), zero = MIRT__K(zero)();
@@ -61074,6 +61082,7 @@ static void MIRT__K(other_range)(const mirt__update *args, int64_t begin, int64_
         MIRT__UPDATE_STORE
     }
 }
+#endif
 #undef MIRT__UPDATE_STORE
 #undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
@@ -61129,7 +61138,7 @@ static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) 
     case MIRT_LION:
     case MIRT_ADADELTA:
     case MIRT_SCHEDULE_FREE_ADAMW:
-    case MIRT_FTRL: mirt__fast_update(where, args, MIRT__K(other_range)); break;
+    case MIRT_FTRL: mirt__fast_update(where, args, MIRT__OTHER_RANGE); break;
     case MIRT__OPTIMIZER_COUNT: break;
     }
 }

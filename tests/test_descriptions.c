@@ -217,8 +217,8 @@ static void check_augmentations(void) {
     LAYER(AUGMENT(clahe, .value_range = {2, 1}), "range");
     LAYER(mirt_clahe(mirt_input(m, MIRT_SHAPE(3, 9, 1)), NULL), "a grid of 8 x 8 tiles needs");
     LAYER(mirt_clahe(mirt_input(m, MIRT_SHAPE(8, 8, 65)), NULL), "64 channels");
-    LAYER(AUGMENT(random_elastic_transform, .factor = {1.5f}), "factor 1.5; it must lie within 0 and 1");
-    LAYER(AUGMENT(random_elastic_transform, .scale = {0.5f, -0.5f}), "factor -0.5; it must lie within 0 and 1");
+    LAYER(AUGMENT(random_elastic_transform, .factor = {1.5f}), "factor 1.5; it must lie between 0 and 1");
+    LAYER(AUGMENT(random_elastic_transform, .scale = {0.5f, -0.5f}), "factor -0.5; it must lie between 0 and 1");
     LAYER(AUGMENT(random_elastic_transform, .scale = {nan_}), "factor");
     LAYER(AUGMENT(random_elastic_transform, .fill_mode = (mirt_fill_mode)4), "fill mode 4");
     LAYER(AUGMENT(random_elastic_transform, .fill_value = inf), "not finite");

@@ -24,9 +24,22 @@
 #include <immintrin.h>
 
 #if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#endif
+#define MIRT__K(name) mirt__##name##_avx2
+#define MIRT__NAME "avx2"
+#include "simd_avx2.inc"
+#include "simd_text.inc"
+#include "simd_end.inc"
+#if defined(__clang__)
+#pragma clang attribute pop
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma"))), \
                              apply_to = function)
 #else
+#pragma GCC pop_options
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")
 #endif
@@ -50,19 +63,6 @@
 #define MIRT__WORDS &mirt__words_avx512bf16
 #define MIRT__FINISH mirt__word_finish_rows
 #include "simd_table.inc"
-#include "simd_end.inc"
-#if defined(__clang__)
-#pragma clang attribute pop
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
-#else
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
-#endif
-#define MIRT__K(name) mirt__##name##_avx2
-#define MIRT__NAME "avx2"
-#include "simd_avx2.inc"
-#include "simd_text.inc"
 #include "simd_end.inc"
 #if defined(__clang__)
 #pragma clang attribute pop
