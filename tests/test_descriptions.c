@@ -167,14 +167,14 @@ static void check_augmentations(void) {
     LAYER(AUGMENT(random_shear, .x_factor = {0.1f}, .fill_mode = (mirt_fill_mode)9), "fill mode");
     LAYER(AUGMENT(random_hue, .factor = {0.1f, 1.5f}), "factor");
     LAYER(AUGMENT(random_saturation, .factor = {0.5f}, .value_range = {1, 0}), "range");
-    LAYER(AUGMENT(random_erasing, .scale = {0.1f, 2}), "factor");
+    LAYER(AUGMENT(random_erasing, .scale = {0.1f, 2}), "scale 2");
     LAYER(AUGMENT(random_erasing, .fill_mode = MIRT_FILL_NEAREST), "erasing");
     LAYER(mirt_random_hue(mirt_input(m, MIRT_SHAPE(2, 2, 4)), &(mirt_augmentation){.factor = {0.1f}}), "channels");
     LAYER(AUGMENT(random_grayscale, .factor = {1.5f}), "factor 1.5");
     LAYER(mirt_random_grayscale(mirt_input(m, MIRT_SHAPE(2, 2, 4)), NULL), "channels");
     LAYER(AUGMENT(random_invert, .factor = {0, -1}), "factor -1");
     LAYER(AUGMENT(solarization, .addition_factor = {nan_}), "factor");
-    LAYER(AUGMENT(solarization, .threshold_factor = {0, 1.25f}), "factor 1.25");
+    LAYER(AUGMENT(solarization, .threshold_factor = {0, 1.25f}), "threshold_factor 1.25");
     LAYER(AUGMENT(random_posterization, .name = "none"), "factor 0; it must lie between 1 and 8");
     LAYER(AUGMENT(random_posterization, .factor = {2.5f}), "whole number");
     LAYER(AUGMENT(random_posterization, .factor = {2, 9}), "factor 9");
@@ -189,7 +189,7 @@ static void check_augmentations(void) {
     LAYER(AUGMENT(random_gaussian_blur, .kernel_size = 4), "kernel_size 4");
     LAYER(AUGMENT(random_gaussian_blur, .kernel_size = -3), "kernel_size -3");
     LAYER(AUGMENT(random_gaussian_blur, .kernel_size = 33), "kernel_size 33");
-    LAYER(AUGMENT(random_gaussian_blur, .sigma = {-1}), "factor -1");
+    LAYER(AUGMENT(random_gaussian_blur, .sigma = {-1}), "sigma -1");
     LAYER(mirt_random_color_jitter(mirt_input(m, MIRT_SHAPE(2, 2, 3)),
                                    &(mirt_augmentation){.contrast_factor = {2}}), "factor 2");
     LAYER(mirt_random_color_jitter(mirt_input(m, MIRT_SHAPE(2, 2, 3)),
@@ -199,7 +199,7 @@ static void check_augmentations(void) {
     LAYER(AUGMENT(rand_augment, .num_ops = -1), "num_ops -1");
     LAYER(mirt_rand_augment(mirt_input(m, MIRT_SHAPE(2, 2, 2)), NULL), "channels");
     LAYER(AUGMENT(random_perspective, .factor = {1.5f}), "factor 1.5");
-    LAYER(AUGMENT(random_perspective, .scale = {-0.5f}), "factor -0.5");
+    LAYER(AUGMENT(random_perspective, .scale = {-0.5f}), "scale -0.5");
     LAYER(AUGMENT(random_perspective, .fill_mode = MIRT_FILL_WRAP), "a perspective supports only MIRT_FILL_CONSTANT");
     LAYER(AUGMENT(random_perspective, .interpolation = MIRT_BICUBIC), "interpolation 2");
     LAYER(AUGMENT(aug_mix, .factor = {1.5f}), "factor 1.5");
@@ -218,8 +218,8 @@ static void check_augmentations(void) {
     LAYER(mirt_clahe(mirt_input(m, MIRT_SHAPE(3, 9, 1)), NULL), "a grid of 8 x 8 tiles needs");
     LAYER(mirt_clahe(mirt_input(m, MIRT_SHAPE(8, 8, 65)), NULL), "64 channels");
     LAYER(AUGMENT(random_elastic_transform, .factor = {1.5f}), "factor 1.5; it must lie between 0 and 1");
-    LAYER(AUGMENT(random_elastic_transform, .scale = {0.5f, -0.5f}), "factor -0.5; it must lie between 0 and 1");
-    LAYER(AUGMENT(random_elastic_transform, .scale = {nan_}), "factor");
+    LAYER(AUGMENT(random_elastic_transform, .scale = {0.5f, -0.5f}), "scale -0.5; it must lie between 0 and 1");
+    LAYER(AUGMENT(random_elastic_transform, .scale = {nan_}), "scale nan");
     LAYER(AUGMENT(random_elastic_transform, .fill_mode = (mirt_fill_mode)4), "fill mode 4");
     LAYER(AUGMENT(random_elastic_transform, .fill_value = inf), "not finite");
     LAYER(AUGMENT(random_elastic_transform, .interpolation = MIRT_BICUBIC), "interpolation 2");

@@ -2,13 +2,14 @@
 
 #include "augment.h"
 
-/* A range of factors: `least` and `most` it can have, what {f, 0} begins with unless -f is more, and the one of a
-   description without. */
+/* A range of factors, the description's field of that name: `least` and `most` it can have, what {f, 0} begins with
+   unless -f is more, and the one of a description without. */
 typedef struct mirt__transform_range {
     mirt_augmentation_kind kind;
     int axis;
     size_t field;
     float least, most, from, usual[2];
+    char name[20];
 } mirt__transform_range;
 
 /* Contrast's {f, 0} is {f, f}, and grayscale has one chance. */
@@ -20,7 +21,7 @@ MIRT__TRAINING bool mirt__transform_factor(const mirt__transform_range *r, const
         const bool lies = factor[i] >= r->least && factor[i] <= r->most && !(zooms && factor[i] == -1) &&
                           !(whole && factor[i] != floorf(factor[i]));
         if (lies || (i == 1 && factor[i] == 0)) continue;
-        return mirt__fail(MIRT_E_INVALID, "factor %g; it must lie between %g%s and %g%s", (double)factor[i],
+        return mirt__fail(MIRT_E_INVALID, "%s %g; it must lie between %g%s and %g%s", r->name, (double)factor[i],
                           (double)r->least, zooms ? " (excluded)" : "", (double)r->most,
                           whole ? ", and be a whole number" : ""),
                false;
@@ -48,7 +49,7 @@ MIRT__TRAINING bool mirt__transform_factor(const mirt__transform_range *r, const
 
 MIRT__TRAINING bool mirt__transform_factors(const mirt_augmentation *d, mirt__transform *out) {
 #define MIRT__RANGE(kind, axis, field, least, most, from, usual, until) \
-    {MIRT_##kind, axis, offsetof(mirt_augmentation, field), least, most, from, {usual, until}}
+    {MIRT_##kind, axis, offsetof(mirt_augmentation, field), least, most, from, {usual, until}, #field}
     static const mirt__transform_range ranges[] = {
         MIRT__RANGE(RANDOM_ROTATION, 0, factor, -1, 1, -1, 0, 0),
         MIRT__RANGE(RANDOM_ZOOM, 0, height_factor, -1, 1, -1, 0, 0),
