@@ -8,32 +8,25 @@
 
 static const struct {
     char name[11];
-    unsigned char leaf, part, which, bit, state;
+    unsigned char word, bit, state;
 } mirt__instructions[] = {
-#define MIRT__INSTRUCTION_ROW(name, leaf, part, which, bit, state) {#name, leaf, part, which, bit, state},
+#define MIRT__INSTRUCTION_ROW(name, word, bit, state) {#name, word, bit, state},
     MIRT__INSTRUCTION_LIST(MIRT__INSTRUCTION_ROW)
 #undef MIRT__INSTRUCTION_ROW
 };
 
 MIRT__LIB const char *mirt__instruction_name(int instruction) { return mirt__instructions[instruction].name; }
 
-/* Of the registers' states those that the system saves; 0: it does not say. */
-static unsigned mirt__saved_states(void) {
-    unsigned a, b, c, d;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1)) return 0;
-    __asm__ __volatile__("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
-    return a;
-}
-
-MIRT__LIB bool mirt__instruction_there(int instruction) {
-    const unsigned leaf = mirt__instructions[instruction].leaf, part = mirt__instructions[instruction].part,
-                   state = mirt__instructions[instruction].state;
-    unsigned word[4];
-    if ((mirt__saved_states() & state) != state) return false;
-    if (!__get_cpuid_count(leaf, 0, &word[0], &word[1], &word[2], &word[3])) return false;
-    if (part > 0 && word[0] < part) return false;
-    if (part > 0) __cpuid_count(leaf, part, word[0], word[1], word[2], word[3]);
-    return word[mirt__instructions[instruction].which] >> mirt__instructions[instruction].bit & 1;
+MIRT__LIB unsigned mirt__instructions_there(void) {
+    unsigned a, b, c, d, word[3] = {0, 0, 0}, saved = 0, there = 0; /* ecx of leaf 1, ebx of 7, eax of 7's part 1 */
+    if (__get_cpuid(1, &a, &b, &word[0], &d) && word[0] >> 27 & 1) /* the system says what it saves */
+        __asm__ __volatile__("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
+    if (__get_cpuid_count(7, 0, &a, &word[1], &c, &d) && a >= 1) __cpuid_count(7, 1, word[2], b, c, d);
+    for (int i = 0; i < MIRT__INSTRUCTION_COUNT; i++) {
+        const unsigned state = mirt__instructions[i].state, has = word[mirt__instructions[i].word];
+        if ((saved & state) == state) there |= (has >> mirt__instructions[i].bit & 1) << i;
+    }
+    return there;
 }
 
 #endif

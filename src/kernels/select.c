@@ -27,14 +27,9 @@ static const mirt__kernels *const mirt__select_tables[] = {
 MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count) {
     int first = 0;
 #ifdef MIRT__TABLES_X86
-    for (; first < 3; first++) { /* avx512bf16, avx512 and avx2 each need what the next one needs */
-        const int last = first == 0   ? MIRT__INSTRUCTION_avx512bf16
-                         : first == 1 ? MIRT__INSTRUCTION_avx512dq
-                                      : MIRT__INSTRUCTION_fma;
-        int there = 0;
-        while (there <= last && mirt__instruction_there(there)) there++;
-        if (there > last) break;
-    }
+    const unsigned there = mirt__instructions_there(), avx2 = (2u << MIRT__INSTRUCTION_fma) - 1,
+                   avx512 = (2u << MIRT__INSTRUCTION_avx512dq) - 1, all = (2u << MIRT__INSTRUCTION_avx512bf16) - 1;
+    first = (there & all) == all ? 0 : (there & avx512) == avx512 ? 1 : (there & avx2) == avx2 ? 2 : 3;
 #endif
     *count = MIRT__COUNT(mirt__select_tables) - first;
     return mirt__select_tables + first;

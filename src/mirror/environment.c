@@ -101,8 +101,9 @@ static void mirt__env_features(mirt__text *out) {
     char list[96] = "";
     size_t used = 0;
 #if defined(__x86_64__)
+    const unsigned there = mirt__instructions_there();
     for (int i = 0; i < MIRT__INSTRUCTION_COUNT; i++) {
-        if (mirt__instruction_there(i))
+        if (there >> i & 1)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? " " : "",
                                      mirt__instruction_name(i));
     }
