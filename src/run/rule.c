@@ -115,7 +115,8 @@ static void mirt__rule_room(mirt_function *f) {
 /* The front of the range, as far as one optimizer updates it. Trained variables lie in their order. */
 static mirt__range mirt__rule_front(const mirt_function *f, mirt__range range, const mirt_optimizer **out) {
     const mirt_optimizer *o = NULL;
-    for (int i = 0; i < f->root->num_variables; i++) {
+    const int variables = mirt__optimizer_number(&f->model->config, 1) ? f->root->num_variables : 0;
+    for (int i = 0; i < variables; i++) {
         const mirt__variable *v = &f->root->variable[i];
         const int64_t first = (int64_t)(v->offset / sizeof(mirt__real));
         if (!mirt__is_trained(v) || first + v->count <= range.begin || first >= range.end) continue;
