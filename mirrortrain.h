@@ -5855,18 +5855,18 @@ MIRT__LIB mirt_status mirt__make_directory(const char *path);
 /* The instructions of x86 processors that kernels are written for. */
 
 #if defined(__x86_64__)
-/* X(name, leaf of CPUID, its part, register, bit, state that the system has to save): Intel's manual, volume 2A. */
+/* X(name, which word of CPUID's answers, bit, state that the system has to save): Intel's manual, volume 2A. */
 #define MIRT__INSTRUCTION_LIST(X) \
-    X(avx2, 7, 0, 1, 5, 0x6) X(fma, 1, 0, 2, 12, 0x6) X(avx512f, 7, 0, 1, 16, 0xe6) X(avx512bw, 7, 0, 1, 30, 0xe6) \
-    X(avx512vl, 7, 0, 1, 31, 0xe6) X(avx512dq, 7, 0, 1, 17, 0xe6) X(avx512bf16, 7, 1, 0, 5, 0xe6)
-#define MIRT__INSTRUCTION_NUMBER(name, leaf, part, which, bit, state) MIRT__INSTRUCTION_##name,
+    X(avx2, 1, 5, 0x6) X(fma, 0, 12, 0x6) X(avx512f, 1, 16, 0xe6) X(avx512bw, 1, 30, 0xe6) X(avx512vl, 1, 31, 0xe6) \
+    X(avx512dq, 1, 17, 0xe6) X(avx512bf16, 2, 5, 0xe6)
+#define MIRT__INSTRUCTION_NUMBER(name, word, bit, state) MIRT__INSTRUCTION_##name,
 enum { MIRT__INSTRUCTION_LIST(MIRT__INSTRUCTION_NUMBER) MIRT__INSTRUCTION_COUNT };
 #undef MIRT__INSTRUCTION_NUMBER
 
 /* "avx2" and so on. */
 MIRT__LIB const char *mirt__instruction_name(int instruction);
-/* Whether the processor has it and the system saves its registers. */
-MIRT__LIB bool mirt__instruction_there(int instruction);
+/* A bit for each that the processor has and whose registers the system saves. */
+MIRT__LIB unsigned mirt__instructions_there(void);
 #endif
 
 #endif
@@ -7096,32 +7096,25 @@ MIRT_API mirt_status mirt_machine(mirt_machine_info *out) {
 
 static const struct {
     char name[11];
-    unsigned char leaf, part, which, bit, state;
+    unsigned char word, bit, state;
 } mirt__instructions[] = {
-#define MIRT__INSTRUCTION_ROW(name, leaf, part, which, bit, state) {#name, leaf, part, which, bit, state},
+#define MIRT__INSTRUCTION_ROW(name, word, bit, state) {#name, word, bit, state},
     MIRT__INSTRUCTION_LIST(MIRT__INSTRUCTION_ROW)
 #undef MIRT__INSTRUCTION_ROW
 };
 
 MIRT__LIB const char *mirt__instruction_name(int instruction) { return mirt__instructions[instruction].name; }
 
-/* Of the registers' states those that the system saves; 0: it does not say. */
-static unsigned mirt__saved_states(void) {
-    unsigned a, b, c, d;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1)) return 0;
-    __asm__ __volatile__("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
-    return a;
-}
-
-MIRT__LIB bool mirt__instruction_there(int instruction) {
-    const unsigned leaf = mirt__instructions[instruction].leaf, part = mirt__instructions[instruction].part,
-                   state = mirt__instructions[instruction].state;
-    unsigned word[4];
-    if ((mirt__saved_states() & state) != state) return false;
-    if (!__get_cpuid_count(leaf, 0, &word[0], &word[1], &word[2], &word[3])) return false;
-    if (part > 0 && word[0] < part) return false;
-    if (part > 0) __cpuid_count(leaf, part, word[0], word[1], word[2], word[3]);
-    return word[mirt__instructions[instruction].which] >> mirt__instructions[instruction].bit & 1;
+MIRT__LIB unsigned mirt__instructions_there(void) {
+    unsigned a, b, c, d, word[3] = {0, 0, 0}, saved = 0, there = 0; /* ecx of leaf 1, ebx of 7, eax of 7's part 1 */
+    if (__get_cpuid(1, &a, &b, &word[0], &d) && word[0] >> 27 & 1) /* the system says what it saves */
+        __asm__ __volatile__("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
+    if (__get_cpuid_count(7, 0, &a, &word[1], &c, &d) && a >= 1) __cpuid_count(7, 1, word[2], b, c, d);
+    for (int i = 0; i < MIRT__INSTRUCTION_COUNT; i++) {
+        const unsigned state = mirt__instructions[i].state, has = word[mirt__instructions[i].word];
+        if ((saved & state) == state) there |= (has >> mirt__instructions[i].bit & 1) << i;
+    }
+    return there;
 }
 
 #endif
@@ -11852,13 +11845,14 @@ MIRT__COLD_BEGIN
 
 /* Descriptions of random image transforms: checks, and the transforms that one consists of. */
 
-/* A range of factors: `least` and `most` it can have, what {f, 0} begins with unless -f is more, and the one of a
-   description without. */
+/* A range of factors, the description's field of that name: `least` and `most` it can have, what {f, 0} begins with
+   unless -f is more, and the one of a description without. */
 typedef struct mirt__transform_range {
     mirt_augmentation_kind kind;
     int axis;
     size_t field;
     float least, most, from, usual[2];
+    char name[20];
 } mirt__transform_range;
 
 /* Contrast's {f, 0} is {f, f}, and grayscale has one chance. */
@@ -11870,7 +11864,7 @@ MIRT__TRAINING bool mirt__transform_factor(const mirt__transform_range *r, const
         const bool lies = factor[i] >= r->least && factor[i] <= r->most && !(zooms && factor[i] == -1) &&
                           !(whole && factor[i] != floorf(factor[i]));
         if (lies || (i == 1 && factor[i] == 0)) continue;
-        return mirt__fail(MIRT_E_INVALID, "factor %g; it must lie between %g%s and %g%s", (double)factor[i],
+        return mirt__fail(MIRT_E_INVALID, "%s %g; it must lie between %g%s and %g%s", r->name, (double)factor[i],
                           (double)r->least, zooms ? " (excluded)" : "", (double)r->most,
                           whole ? ", and be a whole number" : ""),
                false;
@@ -11898,7 +11892,7 @@ MIRT__TRAINING bool mirt__transform_factor(const mirt__transform_range *r, const
 
 MIRT__TRAINING bool mirt__transform_factors(const mirt_augmentation *d, mirt__transform *out) {
 #define MIRT__RANGE(kind, axis, field, least, most, from, usual, until) \
-    {MIRT_##kind, axis, offsetof(mirt_augmentation, field), least, most, from, {usual, until}}
+    {MIRT_##kind, axis, offsetof(mirt_augmentation, field), least, most, from, {usual, until}, #field}
     static const mirt__transform_range ranges[] = {
         MIRT__RANGE(RANDOM_ROTATION, 0, factor, -1, 1, -1, 0, 0),
         MIRT__RANGE(RANDOM_ZOOM, 0, height_factor, -1, 1, -1, 0, 0),
@@ -16649,14 +16643,9 @@ static const mirt__kernels *const mirt__select_tables[] = {
 MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count) {
     int first = 0;
 #ifdef MIRT__TABLES_X86
-    for (; first < 3; first++) { /* avx512bf16, avx512 and avx2 each need what the next one needs */
-        const int last = first == 0   ? MIRT__INSTRUCTION_avx512bf16
-                         : first == 1 ? MIRT__INSTRUCTION_avx512dq
-                                      : MIRT__INSTRUCTION_fma;
-        int there = 0;
-        while (there <= last && mirt__instruction_there(there)) there++;
-        if (there > last) break;
-    }
+    const unsigned there = mirt__instructions_there(), avx2 = (2u << MIRT__INSTRUCTION_fma) - 1,
+                   avx512 = (2u << MIRT__INSTRUCTION_avx512dq) - 1, all = (2u << MIRT__INSTRUCTION_avx512bf16) - 1;
+    first = (there & all) == all ? 0 : (there & avx512) == avx512 ? 1 : (there & avx2) == avx2 ? 2 : 3;
 #endif
     *count = MIRT__COUNT(mirt__select_tables) - first;
     return mirt__select_tables + first;
@@ -35802,8 +35791,9 @@ static void mirt__env_features(mirt__text *out) {
     char list[96] = "";
     size_t used = 0;
 #if defined(__x86_64__)
+    const unsigned there = mirt__instructions_there();
     for (int i = 0; i < MIRT__INSTRUCTION_COUNT; i++) {
-        if (mirt__instruction_there(i))
+        if (there >> i & 1)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? " " : "",
                                      mirt__instruction_name(i));
     }
@@ -38882,11 +38872,6 @@ MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor
 
 #ifndef MIRRORTRAIN_NO_TRAIN
 
-/* >>section base/cold_begin.inc */
-
-/* Begins code that waits for kernels. */
-MIRT__COLD_BEGIN
-
 /* >>section nn/optimizers.c */
 
 /* Optimizers: defaults, checks, and the formula of each update. */
@@ -40411,11 +40396,6 @@ MIRT__LIB bool mirt__metric_by_class(const mirt__metric_use *use) {
     return use->cls && use->cls->result == mirt__share_of_hits &&
            (mirt__counts_classes(use) || (use->options.average && use->class_id < 0));
 }
-
-/* >>section base/cold_end.inc */
-
-/* Ends code that waits for kernels, is small or runs once. */
-MIRT__COLD_END
 
 #endif /* MIRRORTRAIN_NO_TRAIN */
 
@@ -48063,7 +48043,8 @@ static void mirt__rule_room(mirt_function *f) {
 /* The front of the range, as far as one optimizer updates it. Trained variables lie in their order. */
 static mirt__range mirt__rule_front(const mirt_function *f, mirt__range range, const mirt_optimizer **out) {
     const mirt_optimizer *o = NULL;
-    for (int i = 0; i < f->root->num_variables; i++) {
+    const int variables = mirt__optimizer_number(&f->model->config, 1) ? f->root->num_variables : 0;
+    for (int i = 0; i < variables; i++) {
         const mirt__variable *v = &f->root->variable[i];
         const int64_t first = (int64_t)(v->offset / sizeof(mirt__real));
         if (!mirt__is_trained(v) || first + v->count <= range.begin || first >= range.end) continue;

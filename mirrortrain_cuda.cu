@@ -5115,47 +5115,51 @@ static __global__ __launch_bounds__(256) void mirt__cu_augment_filter(mirt__cu_a
 MIRT__BOTH int64_t mirt__cu_augment_elastic_room(const mirt__transform *t) {
     return (4 * t->h + 1) * t->w;
 }
-/* Block blockIdx.x computes numbers [*begin, *end) of `count` of an image. Returns the image's room. */
-static __device__ float *mirt__cu_augment_elastic_part(const mirt__cu_augment &a, int64_t count,
-                                                       mirt__cu_augment_drawn *drawn, mirt__transform_elastic *elastic,
-                                                       int64_t *begin, int64_t *end, int64_t *image) {
-    const mirt__transform &t = a.transform[a.first];
-    *image = mirt__cu_divide32(blockIdx.x, a.by_parts);
+/* What a block computes: numbers [begin, end) of `count` of an image. */
+typedef struct mirt__cu_augment_share {
+    mirt__cu_augment_drawn drawn;
+    mirt__transform_elastic elastic;
+    int64_t image, begin, end;
+    float *room; /* the image's */
+} mirt__cu_augment_share;
+static __device__ void mirt__cu_augment_share_of(const mirt__cu_augment &a, int64_t count,
+                                                 mirt__cu_augment_share *share) {
     if (threadIdx.x == 0) {
-        mirt__cu_augment_begin(a, *image, drawn);
-        *elastic = mirt__transform_elastic_of(&t, drawn->numbers);
+        share->image = mirt__cu_divide32(blockIdx.x, a.by_parts);
+        share->begin = (int64_t)(blockIdx.x - share->image * a.parts) * MIRT__CU_AUGMENT_PIXELS;
+        share->end = count - share->begin < MIRT__CU_AUGMENT_PIXELS ? count : share->begin + MIRT__CU_AUGMENT_PIXELS;
+        share->room = a.kept + share->image * mirt__cu_augment_elastic_room(&a.transform[a.first]);
+        mirt__cu_augment_begin(a, share->image, &share->drawn);
+        share->elastic = mirt__transform_elastic_of(&a.transform[a.first], share->drawn.numbers);
     }
     __syncthreads();
-    *begin = (int64_t)(blockIdx.x - *image * a.parts) * MIRT__CU_AUGMENT_PIXELS;
-    *end = count - *begin < MIRT__CU_AUGMENT_PIXELS ? count : *begin + MIRT__CU_AUGMENT_PIXELS;
-    return a.kept + *image * mirt__cu_augment_elastic_room(&t);
 }
 static __global__ __launch_bounds__(256) void mirt__cu_augment_noise(mirt__cu_augment a) {
-    MIRT_SHARED(mirt__cu_augment_drawn, drawn, 1);
-    MIRT_SHARED(mirt__transform_elastic, e, 1);
+    MIRT_SHARED(mirt__cu_augment_share, own, 1);
     const mirt__transform &t = a.transform[a.first];
     const int64_t count = 2 * t.h * t.w;
-    int64_t begin, end, image;
-    float *const noise = mirt__cu_augment_elastic_part(a, count, drawn, e, &begin, &end, &image);
-    if (begin == 0 && threadIdx.x == 0) mirt__transform_gauss(e->sigma, e->reach, noise + 2 * count);
-    for (int64_t i = begin + 4 * (int64_t)threadIdx.x; i < end && drawn->applies; i += 4 * blockDim.x) {
+    mirt__cu_augment_share_of(a, count, own);
+    const mirt__cu_augment_drawn *const d = &own->drawn;
+    if (own->begin == 0 && threadIdx.x == 0)
+        mirt__transform_gauss(own->elastic.sigma, own->elastic.reach, own->room + 2 * count);
+    for (int64_t i = own->begin + 4 * (int64_t)threadIdx.x; i < own->end && d->applies; i += 4 * blockDim.x) {
         uint32_t word[4];
-        mirt__transform_words(t.key, drawn->seed, drawn->row, drawn->step, (uint32_t)(2 + i / 4), word);
-        for (int k = 0; k < 4 && i + k < end; k++) noise[i + k] = mirt__normal(word[k]);
+        mirt__transform_words(t.key, d->seed, d->row, d->step, (uint32_t)(2 + i / 4), word);
+        for (int k = 0; k < 4 && i + k < own->end; k++) own->room[i + k] = mirt__normal(word[k]);
     }
 }
 static __global__ __launch_bounds__(256) void mirt__cu_augment_across(mirt__cu_augment a) {
-    MIRT_SHARED(mirt__cu_augment_drawn, drawn, 1);
-    MIRT_SHARED(mirt__transform_elastic, e, 1);
+    MIRT_SHARED(mirt__cu_augment_share, own, 1);
     const mirt__transform &t = a.transform[a.first];
     const int64_t count = 2 * t.h * t.w;
-    int64_t begin, end, image;
-    float *const noise = mirt__cu_augment_elastic_part(a, count, drawn, e, &begin, &end, &image);
-    const float *const kernel = noise + 2 * count + e->reach;
-    for (int64_t i = begin + (int64_t)threadIdx.x; i < end && drawn->applies; i += blockDim.x) {
+    mirt__cu_augment_share_of(a, count, own);
+    float *const noise = own->room;
+    const int64_t reach = own->elastic.reach;
+    const float *const kernel = noise + 2 * count + reach;
+    for (int64_t i = own->begin + (int64_t)threadIdx.x; i < own->end && own->drawn.applies; i += blockDim.x) {
         const int64_t column = i % t.w;
         float sum = 0;
-        for (int64_t k = -e->reach; k <= e->reach; k++) {
+        for (int64_t k = -reach; k <= reach; k++) {
             if (column + k >= 0 && column + k < t.w) sum += mirt__transform_times(kernel[k], noise[i + k]);
         }
         noise[count + i] = sum;
@@ -5163,19 +5167,18 @@ static __global__ __launch_bounds__(256) void mirt__cu_augment_across(mirt__cu_a
 }
 /* Blurs down, and reads the pixels where that moves them. */
 static __global__ __launch_bounds__(256) void mirt__cu_augment_elastic(mirt__cu_augment a) {
-    MIRT_SHARED(mirt__cu_augment_drawn, drawn, 1);
-    MIRT_SHARED(mirt__transform_elastic, e, 1);
+    MIRT_SHARED(mirt__cu_augment_share, own, 1);
     const mirt__transform &t = a.transform[a.first];
     const int64_t line = 2 * t.w, count = t.h * line;
-    int64_t begin, end, image;
-    const float *const across = mirt__cu_augment_elastic_part(a, t.h * t.w, drawn, e, &begin, &end, &image) + count,
-                *const kernel = across + count + e->reach;
-    for (int64_t i = begin + (int64_t)threadIdx.x; i < end; i += blockDim.x) {
+    mirt__cu_augment_share_of(a, t.h * t.w, own);
+    const mirt__transform_elastic *const e = &own->elastic;
+    const float *const across = own->room + count, *const kernel = across + count + e->reach;
+    const int64_t at = own->image * a.x_image;
+    for (int64_t i = own->begin + (int64_t)threadIdx.x; i < own->end; i += blockDim.x) {
         const int64_t oy = i / t.w, ox = i % t.w;
-        const int64_t at = image * a.x_image;
         int64_t from[4] = {i, -1, -1, -1};
         float moved[2] = {0, 0}, share[4] = {1, 0, 0, 0};
-        if (drawn->applies) {
+        if (own->drawn.applies) {
             for (int64_t k = -e->reach; k <= e->reach; k++) {
                 if (oy + k < 0 || oy + k >= t.h) continue;
                 const float *const row = across + (oy + k) * line + ox;
