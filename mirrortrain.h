@@ -14166,7 +14166,1700 @@ MIRT__INLINE void mirt__pair_plain(float *to, int64_t next, const float *above, 
     memcpy(to + next + 2, below + 2, 2 * sizeof(float));
 }
 #define MIRT__ONLY_simd_text
-#include "mirrortrain.h"
+#endif /* MIRT__REAL_DOUBLE */
+#define MIRT__RESUMED_simd_text
+#endif /* MIRRORTRAIN_IMPLEMENTATION */
+
+/* Above, the header includes itself for this text. */
+#ifdef MIRT__ONLY_simd_text
+#undef MIRT__ONLY_simd_text
+
+/* >>section kernels/simd_text.inc */
+
+/* The primitives of one instruction set, over its wrappers. MIRT__K(name) is name_<set>. */
+#ifdef MIRT__X86
+/* What AVX2 and AVX-512 share. MIRT__X86(name) is an instruction for their vectors, MIRT__ODD(a, b) the even words of a
+   and the odd ones of b, MIRT__QUARTER(x, i) four words of x. */
+#define MIRT__TRANSPOSE 8
+
+MIRT__INLINE MIRT__VEC MIRT__K(zero)(void) { return MIRT__X86(setzero_ps)(); }
+MIRT__INLINE MIRT__VEC MIRT__K(set)(float x) { return MIRT__X86(set1_ps)(x); }
+MIRT__INLINE MIRT__VEC MIRT__K(load)(const float *p) { return MIRT__X86(loadu_ps)(p); }
+MIRT__INLINE void MIRT__K(store)(float *p, MIRT__VEC x) { MIRT__X86(storeu_ps)(p, x); }
+MIRT__INLINE MIRT__VEC MIRT__K(fma)(MIRT__VEC a, MIRT__VEC b, MIRT__VEC c) { return MIRT__X86(fmadd_ps)(a, b, c); }
+MIRT__INLINE MIRT__VEC MIRT__K(sqrt)(MIRT__VEC a) { return MIRT__X86(sqrt_ps)(a); }
+MIRT__INLINE MIRT__VEC MIRT__K(max)(MIRT__VEC a, MIRT__VEC b) { return MIRT__X86(max_ps)(a, b); }
+MIRT__INLINE MIRT__VEC MIRT__K(min)(MIRT__VEC a, MIRT__VEC b) { return MIRT__X86(min_ps)(a, b); }
+MIRT__INLINE MIRT__VEC MIRT__K(relu)(MIRT__VEC x) { return MIRT__K(max)(MIRT__K(zero)(), x); }
+MIRT__INLINE MIRT__K(which) MIRT__K(place)(MIRT__K(which) which) { return which; }
+/* Combines two pairs of `above` and `below` each into groups of four, `next` floats apart. */
+MIRT__INLINE void MIRT__K(pair)(float *to, int64_t next, const float *above, const float *below) {
+    __m128 a = _mm_loadu_ps(above), b = _mm_loadu_ps(below);
+    _mm_storeu_ps(to, _mm_movelh_ps(a, b));
+    _mm_storeu_ps(to + next, _mm_movehl_ps(b, a));
+}
+
+/* Transposes 8x8 floats. Each half of the registers handles half of the rows at a time. */
+MIRT__INLINE __m256 MIRT__K(two_rows)(const float *from, int64_t from_row) {
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from)), _mm_loadu_ps(from + 4 * from_row), 1);
+}
+MIRT__INLINE void MIRT__K(transpose_half)(float *to, const float *from, int64_t from_row) {
+    const __m256 a0 = MIRT__K(two_rows)(from, from_row), a1 = MIRT__K(two_rows)(from + from_row, from_row);
+    const __m256 a2 = MIRT__K(two_rows)(from + 2 * from_row, from_row),
+                 a3 = MIRT__K(two_rows)(from + 3 * from_row, from_row);
+    const __m256 b0 = _mm256_unpacklo_ps(a0, a1), b1 = _mm256_unpackhi_ps(a0, a1);
+    const __m256 b2 = _mm256_unpacklo_ps(a2, a3), b3 = _mm256_unpackhi_ps(a2, a3);
+    _mm256_storeu_ps(to, _mm256_shuffle_ps(b0, b2, 0x44));
+    _mm256_storeu_ps(to + MIRT__PANEL, _mm256_shuffle_ps(b0, b2, 0xee));
+    _mm256_storeu_ps(to + 2 * MIRT__PANEL, _mm256_shuffle_ps(b1, b3, 0x44));
+    _mm256_storeu_ps(to + 3 * MIRT__PANEL, _mm256_shuffle_ps(b1, b3, 0xee));
+}
+MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t from_row) {
+    MIRT__K(transpose_half)(to, from, from_row);
+    MIRT__K(transpose_half)(to + 4 * MIRT__PANEL, from + 4, from_row);
+}
+
+/* Products of 32 bits with m, as high and low halves. */
+MIRT__INLINE void MIRT__K(wide)(MIRT__K(which) x, MIRT__K(which) m, MIRT__K(which) * high, MIRT__K(which) * low) {
+    const MIRT__K(which) even = MIRT__X86(mul_epu32)(x, m),
+                         odd = MIRT__X86(mul_epu32)(MIRT__X86(srli_epi64)(x, 32), m);
+    *high = MIRT__ODD(MIRT__X86(srli_epi64)(even, 32), odd);
+    *low = MIRT__ODD(even, MIRT__X86(slli_epi64)(odd, 32));
+}
+
+static void MIRT__K(draw)(uint32_t block, const uint32_t counter[3], uint64_t key, uint32_t *word) {
+    static const uint32_t ascending[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const MIRT__K(which) m0 = MIRT__X86(set1_epi32)((int)0xD2511F53u), m1 = MIRT__X86(set1_epi32)((int)0xCD9E8D57u);
+    for (int part = 0; part < MIRT__DRAWS; part += MIRT__LANES) {
+        MIRT__K(which) x0, x1 = MIRT__X86(set1_epi32)((int)counter[0]), x2 = MIRT__X86(set1_epi32)((int)counter[1]),
+                           x3 = MIRT__X86(set1_epi32)((int)counter[2]);
+        uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+        memcpy(&x0, ascending, sizeof x0);
+        x0 = MIRT__X86(add_epi32)(x0, MIRT__X86(set1_epi32)((int)(block + (uint32_t)part)));
+        for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+            MIRT__K(which) h0, l0, h1, l1;
+            MIRT__K(wide)(x0, m0, &h0, &l0);
+            MIRT__K(wide)(x2, m1, &h1, &l1);
+            x0 = h1 ^ x1 ^ MIRT__X86(set1_epi32)((int)k0);
+            x2 = h0 ^ x3 ^ MIRT__X86(set1_epi32)((int)k1);
+            x1 = l1;
+            x3 = l0;
+        }
+        const MIRT__K(which) a = MIRT__X86(unpacklo_epi32)(x0, x1), b = MIRT__X86(unpackhi_epi32)(x0, x1),
+                             c = MIRT__X86(unpacklo_epi32)(x2, x3), d = MIRT__X86(unpackhi_epi32)(x2, x3);
+        const MIRT__K(which) out[4] = {MIRT__X86(unpacklo_epi64)(a, c), MIRT__X86(unpackhi_epi64)(a, c),
+                                       MIRT__X86(unpacklo_epi64)(b, d), MIRT__X86(unpackhi_epi64)(b, d)};
+        for (int i = 0; i < 4; i++) { /* blocks i, 4 + i .. */
+            __m128i *to = (__m128i *)(void *)word + part + i;
+            _mm_storeu_si128(to, MIRT__QUARTER(out[i], 0));
+            _mm_storeu_si128(to + 4, MIRT__QUARTER(out[i], 1));
+#if MIRT__LANES == 16
+            _mm_storeu_si128(to + 8, MIRT__QUARTER(out[i], 2));
+            _mm_storeu_si128(to + 12, MIRT__QUARTER(out[i], 3));
+#endif
+        }
+    }
+}
+#define MIRT__DRAW MIRT__K(draw)
+#endif
+#define MIRT__P(name) MIRT__K(name)
+#define MIRT__PRODUCT(x, b, sum) MIRT__K(fma)(x, b, sum)
+/* The tiles of an instruction set, named MIRT__P(name). They use its wrappers and MIRT__PRODUCT(x, b, sum), which is
+   sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), there
+   are tiles of two vectors, the second of which is a half. */
+#if MIRT__ROWS == 6
+#define MIRT__TILES(T) T(1) T(2) T(3) T(4) T(5) T(6)
+#define MIRT__TILE_NAMES(vectors) \
+    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors), \
+        MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)
+#else
+#define MIRT__TILES(T) T(1) T(2) T(3) T(4)
+#define MIRT__TILE_NAMES(vectors) \
+    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
+#endif
+MIRT__TILES(MIRT__TILE_1)
+MIRT__TILES(MIRT__TILE_2)
+#ifdef MIRT__TALL /* tiles of two vectors have up to fourteen rows */
+MIRT__TILE_2(7) MIRT__TILE_2(8) MIRT__TILE_2(9) MIRT__TILE_2(10)
+MIRT__TILE_2(11) MIRT__TILE_2(12) MIRT__TILE_2(13) MIRT__TILE_2(14)
+#define MIRT__LOW_NAMES \
+    , MIRT__P(tile_7_2), MIRT__P(tile_8_2), MIRT__P(tile_9_2), MIRT__P(tile_10_2), \
+    MIRT__P(tile_11_2), MIRT__P(tile_12_2), MIRT__P(tile_13_2), MIRT__P(tile_14_2)
+#else
+#define MIRT__LOW_NAMES
+#endif
+#if MIRT__VECTORS == 4
+MIRT__TILES(MIRT__TILE_4)
+#endif
+#ifdef MIRT__HALF_PRODUCT
+MIRT__TILES(MIRT__TILE_half)
+#endif
+static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] = {
+    {MIRT__TILE_NAMES(1)}, {MIRT__TILE_NAMES(2) MIRT__LOW_NAMES},
+#if MIRT__VECTORS == 4
+    {MIRT__TILE_NAMES(4)},
+#else
+    {NULL},
+#endif
+#ifdef MIRT__HALF_PRODUCT
+    {MIRT__TILE_NAMES(half)}
+#else
+    {NULL}
+#endif
+};
+#undef MIRT__TILES
+#undef MIRT__TILE_NAMES
+#undef MIRT__LOW_NAMES
+#undef MIRT__TALL
+#undef MIRT__PRODUCT
+#undef MIRT__HALF_PRODUCT
+#undef MIRT__HALF_WHOLE
+#undef MIRT__P
+
+typedef uint32_t MIRT__K(bits) __attribute__((vector_size(4 * MIRT__LANES)));
+/* x * 2^n, n the lowest bits of `n`. */
+MIRT__INLINE MIRT__VEC MIRT__K(raise)(MIRT__VEC x, MIRT__VEC n) {
+    return (MIRT__VEC)((MIRT__K(bits))x + ((MIRT__K(bits))n << 23));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(if_greater)(MIRT__VEC a, MIRT__VEC b, MIRT__VEC yes, MIRT__VEC no) {
+    return MIRT__K(select)(MIRT__K(greater)(a, b), yes, no);
+}
+#if MIRT__MASKS < 1
+MIRT__INLINE MIRT__VEC MIRT__K(load_some)(const float *p, int64_t count) {
+    float some[MIRT__LANES] = {0};
+    memcpy(some, p, (size_t)count * sizeof *p);
+    return MIRT__K(load)(some);
+}
+MIRT__INLINE void MIRT__K(store_some)(float *p, MIRT__VEC x, int64_t count) {
+    float some[MIRT__LANES];
+    MIRT__K(store)(some, x);
+    memcpy(p, some, (size_t)count * sizeof *p);
+}
+#endif
+MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
+    return n < MIRT__LANES ? MIRT__K(load_some)(p, n) : MIRT__K(load)(p);
+}
+MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
+    if (n < MIRT__LANES) MIRT__K(store_some)(p, x, n);
+    else MIRT__K(store)(p, x);
+}
+#if MIRT__MASKS < 2
+/* Numbers rounded to bfloat16, ties to even, in the upper halves of words; NaN stays NaN. */
+MIRT__INLINE MIRT__VEC MIRT__K(rounded)(MIRT__VEC x) {
+    const MIRT__K(bits) bits = (MIRT__K(bits))x, even = bits + 0x7fffu + (bits >> 16 & 1u);
+    return MIRT__K(select)((MIRT__K(mask))(x != x), (MIRT__VEC)(bits | 0x400000u), (MIRT__VEC)even);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(load_half_some)(const uint16_t *p, int64_t count) {
+    uint16_t some[MIRT__LANES] = {0};
+    memcpy(some, p, (size_t)count * sizeof *p);
+    return MIRT__K(load_half)(some);
+}
+MIRT__INLINE void MIRT__K(store_half)(uint16_t *p, MIRT__VEC x) { MIRT__K(store_high)(p, MIRT__K(rounded)(x)); }
+MIRT__INLINE void MIRT__K(store_half_some)(uint16_t *p, MIRT__VEC x, int64_t count) {
+    uint16_t some[MIRT__LANES];
+    MIRT__K(store_half)(some, x);
+    memcpy(p, some, (size_t)count * sizeof *p);
+}
+#endif
+#if !MIRT__STREAMS /* lines would be written in parts, so nothing bypasses the cache */
+MIRT__INLINE void MIRT__K(stream)(float *p, MIRT__VEC x) { MIRT__K(store)(p, x); }
+MIRT__INLINE void MIRT__K(store_halves)(uint16_t *p, MIRT__VEC x, MIRT__VEC y, bool stream) {
+    (void)stream;
+    MIRT__K(store_half)(p, x);
+    MIRT__K(store_half)(p + MIRT__LANES, y);
+}
+#endif
+MIRT__INLINE MIRT__VEC MIRT__K(round)(MIRT__VEC x) {
+    return (MIRT__VEC)((MIRT__K(bits))MIRT__K(rounded)(x) & 0xffff0000u);
+}
+static void MIRT__K(round_range)(float *x, int64_t count) {
+    int64_t i = 0;
+    for (; i + MIRT__LANES <= count; i += MIRT__LANES) MIRT__K(store)(x + i, MIRT__K(round)(MIRT__K(load)(x + i)));
+    if (i < count) MIRT__K(store_some)(x + i, MIRT__K(round)(MIRT__K(load_some)(x + i, count - i)), count - i);
+}
+
+static void MIRT__K(copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
+    for (int64_t j = 0; j < columns; j += MIRT__LANES) {
+        for (int64_t p = 0; p < k; p++) {
+            MIRT__K(store)(to + p * MIRT__PANEL + j, MIRT__K(load_up_to)(from + p * from_row + j, columns - j));
+        }
+    }
+}
+
+static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
+    int64_t whole_k = k - k % MIRT__TRANSPOSE, whole_columns = columns - columns % MIRT__TRANSPOSE;
+    for (int64_t j = 0; j < whole_columns; j += MIRT__TRANSPOSE) {
+        for (int64_t p = 0; p < whole_k; p += MIRT__TRANSPOSE) {
+            MIRT__K(transpose_block)(to + p * MIRT__PANEL + j, from + j * from_row + p, from_row);
+        }
+    }
+    for (int64_t j = 0; j < columns; j++) {
+        for (int64_t p = j < whole_columns ? whole_k : 0; p < k; p++) to[p * MIRT__PANEL + j] = from[j * from_row + p];
+    }
+}
+
+/* Exponentials and functions of them, for vectors of one instruction set. NaN stays NaN. */
+
+/* y x + c, a step of Horner's rule. */
+MIRT__INLINE MIRT__VEC MIRT__K(horner)(MIRT__VEC y, MIRT__VEC x, float c) {
+    return MIRT__K(fma)(y, x, MIRT__K(set)(c));
+}
+/* exp(x) = 2^n (1 + q): q, and in *n a number whose lowest bits are n (MIRT__K(raise) takes them). */
+MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
+    const MIRT__VEC middle = MIRT__K(set)(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
+    *n = MIRT__K(fma)(x, MIRT__K(set)(1.44269504088896341f), middle);
+    const MIRT__VEC whole = *n - middle;
+    MIRT__VEC r = MIRT__K(fma)(whole, MIRT__K(set)(-0.693359375f), x); /* log(2) in two parts, the first of few bits */
+    r = MIRT__K(fma)(whole, MIRT__K(set)(2.12194440e-4f), r);
+    MIRT__VEC q = MIRT__K(fma)(r, MIRT__K(set)(1.9875691500e-4f), MIRT__K(set)(1.3981999507e-3f));
+    q = MIRT__K(horner)(q, r, 8.3334519073e-3f);
+    q = MIRT__K(horner)(q, r, 4.1665795894e-2f);
+    q = MIRT__K(horner)(q, r, 1.6666665459e-1f);
+    q = MIRT__K(horner)(q, r, 5.0000001201e-1f);
+    return MIRT__K(fma)(q, r * r, r);
+}
+/* Results below the smallest normal number are 0. */
+MIRT__INLINE MIRT__VEC MIRT__K(exp_inline)(MIRT__VEC x) {
+    MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
+    y = MIRT__K(raise)(y + 1.0f, n);
+    y = MIRT__K(if_greater)(x, MIRT__K(set)(-87.33654475f), y, MIRT__K(relu)(x));
+    return MIRT__K(if_greater)(x, MIRT__K(set)(88.72283905f), MIRT__K(set)(INFINITY), y);
+}
+/* What many activations call, and so is not inline in each: exp, expm1, sigmoid. */
+static __attribute__((noinline)) MIRT__VEC MIRT__K(exp)(MIRT__VEC x) { return MIRT__K(exp_inline)(x); }
+/* exp(x) - 1, precise near 0, for x up to 80. */
+static __attribute__((noinline)) MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
+    MIRT__VEC n;
+    const MIRT__VEC one = MIRT__K(set)(1.0f), q = MIRT__K(exp_parts)(MIRT__K(max)(MIRT__K(set)(-30.0f), x), &n),
+                    s = MIRT__K(raise)(one, n);
+    return MIRT__K(fma)(s, q, s - one);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(zero)() - x); }
+/* 1 + exp(-x), where x is at least -88: 1 + 2^n exp(-r), with one part of log(2), which is off by 2e-9. */
+MIRT__INLINE MIRT__VEC MIRT__K(sigmoid_below)(MIRT__VEC x) {
+    const MIRT__VEC one = MIRT__K(set)(1.0f), middle = MIRT__K(set)(12582912.0f),
+                    most = MIRT__K(min)(MIRT__K(set)(87.0f), x);
+    const MIRT__VEC n = MIRT__K(fma)(most, MIRT__K(set)(-1.44269504088896341f), middle);
+    const MIRT__VEC r = MIRT__K(fma)(n - middle, MIRT__K(set)(0.69314718055994531f), most);
+    MIRT__VEC y = MIRT__K(fma)(r, MIRT__K(set)(1.3814602280e-3f), MIRT__K(set)(-8.3687156439e-3f));
+    y = MIRT__K(horner)(y, r, 4.1668388993e-2f);
+    y = MIRT__K(horner)(y, r, -1.6666521132e-1f);
+    y = MIRT__K(horner)(y, r, 4.9999994040e-1f);
+    y = MIRT__K(horner)(y, r, -1.0f);
+    y = MIRT__K(fma)(y, r, one);
+    return MIRT__K(fma)(MIRT__K(raise)(one, n), y, one);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(sigmoid_inline)(MIRT__VEC x) {
+    return 1.0f / MIRT__K(sigmoid_below)(MIRT__K(max)(MIRT__K(set)(-88.0f), x));
+}
+static __attribute__((noinline)) MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) { return MIRT__K(sigmoid_inline)(x); }
+MIRT__INLINE MIRT__VEC MIRT__K(silu)(MIRT__VEC x) {
+    const MIRT__VEC above = MIRT__K(max)(MIRT__K(set)(-88.0f), x); /* below this both are almost 0 */
+    return above / MIRT__K(sigmoid_below)(above);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(tanh)(MIRT__VEC x) {
+    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(20.0f), MIRT__K(abs)(x)), e = MIRT__K(expm1)(a + a);
+    const MIRT__VEC y = e / (e + 2.0f), zero = MIRT__K(zero)();
+    return MIRT__K(if_greater)(zero, x, zero - y, y);
+}
+/* log(1 + exp(x)), with log(1 + e) = 2 artanh(e / (2 + e)). */
+MIRT__INLINE MIRT__VEC MIRT__K(softplus)(MIRT__VEC x) {
+    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(zero)() - MIRT__K(abs)(x));
+    const MIRT__VEC s = e / (e + 2.0f), t = s * s;
+    MIRT__VEC y = MIRT__K(fma)(t, MIRT__K(set)(1.0f / 13), MIRT__K(set)(1.0f / 11));
+    y = MIRT__K(horner)(y, t, 1.0f / 9);
+    y = MIRT__K(horner)(y, t, 1.0f / 7);
+    y = MIRT__K(horner)(y, t, 1.0f / 5);
+    y = MIRT__K(horner)(y, t, 1.0f / 3);
+    y = MIRT__K(fma)(y * t, s, s);
+    return MIRT__K(relu)(x) + (y + y);
+}
+/* The standard normal distribution's probability of less than x, and *bell = exp(-x^2 / 2). The tail beyond a is
+   exp(-a^2 / 2) times a polynomial in (a - 3) / (a + 3). */
+MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
+    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(15.0f), MIRT__K(abs)(x)), half = MIRT__K(set)(-0.5f);
+    const MIRT__VEC square = a * a, rest = MIRT__K(fma)(a, a, MIRT__K(zero)() - square);
+    const MIRT__VEC e = MIRT__K(exp)(half * square), u = (a - 3.0f) / (a + 3.0f);
+    *bell = MIRT__K(fma)(e, half * rest, e);
+    MIRT__VEC y = MIRT__K(fma)(u, MIRT__K(set)(5.3161413e-5f), MIRT__K(set)(1.1501417e-4f));
+    y = MIRT__K(horner)(y, u, -3.3901236e-4f);
+    y = MIRT__K(horner)(y, u, -9.832889e-4f);
+    y = MIRT__K(horner)(y, u, 2.9043872e-3f);
+    y = MIRT__K(horner)(y, u, 6.1319424e-3f);
+    y = MIRT__K(horner)(y, u, -0.046213266f);
+    y = MIRT__K(horner)(y, u, 0.12322504f);
+    y = MIRT__K(horner)(y, u, -0.20640261f);
+    y = *bell * MIRT__K(horner)(y, u, 0.12151395f);
+    return MIRT__K(if_greater)(x, MIRT__K(zero)(), 1.0f - y, y);
+}
+/* x, between bounds beyond which slopes are constant: no power of it overflows. */
+MIRT__INLINE MIRT__VEC MIRT__K(between)(MIRT__VEC x, float low, float high) {
+    return MIRT__K(max)(MIRT__K(set)(low), MIRT__K(min)(MIRT__K(set)(high), x));
+}
+/* tanh(softplus(x)) = n / (n + 2), n = e (e + 2), e = exp(x). */
+MIRT__INLINE MIRT__VEC MIRT__K(mish)(MIRT__VEC x) {
+    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(between)(x, -88.0f, 20.0f)), n = e * (e + 2.0f);
+    return MIRT__K(max)(MIRT__K(set)(-88.0f), x) * (n / (n + 2.0f));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(mish_slope)(MIRT__VEC u) {
+    const MIRT__VEC x = MIRT__K(between)(u, -88.0f, 20.0f), e = MIRT__K(exp)(x), n = e * (e + 2.0f), w = n + 2.0f;
+    return n / w + x * (4.0f * e * (e + 1.0f)) / (w * w);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(gelu_gate)(MIRT__VEC x) {
+    return MIRT__K(sigmoid)(x * MIRT__K(horner)(MIRT__K(set)(MIRT__GELU_CUBE), x * x, MIRT__GELU_SLOPE));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(gelu_approximate_slope)(MIRT__VEC u) {
+    const MIRT__VEC x = MIRT__K(between)(u, -12.0f, 12.0f), s = MIRT__K(gelu_gate)(x);
+    const MIRT__VEC rise = MIRT__K(horner)(MIRT__K(set)(3 * MIRT__GELU_CUBE), x * x, MIRT__GELU_SLOPE);
+    return MIRT__K(fma)(x * (s * (1.0f - s)), rise, s);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
+    return MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(x + 3.0f)) / 6.0f;
+}
+
+/* A curved activation; `scale` is the slope of leaky relu below zero, or elu's factor. Callers clip with
+   MIRT__K(bend). */
+MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_kind kind, MIRT__VEC scale) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    MIRT__VEC s, bell;
+    switch (kind) {
+    case MIRT_SIGMOID: return MIRT__K(sigmoid)(x);
+    case MIRT_TANH: return MIRT__K(tanh)(x);
+    case MIRT_SILU: return MIRT__K(silu)(x);
+    case MIRT_LEAKY_RELU: return MIRT__K(if_greater)(x, zero, x, x * scale);
+    case MIRT_ELU:
+    case MIRT_SELU:
+        if (kind == MIRT_SELU) scale = MIRT__K(set)(MIRT__SELU_ALPHA);
+        x = MIRT__K(if_greater)(x, zero, x, MIRT__K(expm1)(x) * scale);
+        if (kind == MIRT_SELU) x *= MIRT__SELU_SCALE;
+        return x;
+    case MIRT_GELU: return x * MIRT__K(normal)(x, &bell);
+    case MIRT_HARD_SIGMOID:
+    case MIRT_HARD_SWISH:
+        s = MIRT__K(hard_sigmoid)(x);
+        if (kind == MIRT_HARD_SWISH) s *= x;
+        return s;
+    case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
+    case MIRT_MISH: return MIRT__K(mish)(x);
+    case MIRT_SOFTSIGN: return x / (1.0f + MIRT__K(abs)(x));
+    case MIRT_EXPONENTIAL: return MIRT__K(exp)(x);
+    case MIRT_GELU_APPROXIMATE: return MIRT__K(max)(MIRT__K(set)(-12.0f), x) * MIRT__K(gelu_gate)(x);
+    case MIRT_RELU:
+    case MIRT_RELU6:
+    MIRT__NOT_ELEMENTWISE;
+    }
+    return x;
+}
+/* g times the activation's derivative at its input u. */
+MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, MIRT__VEC scale) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    MIRT__VEC s, bell;
+    switch (kind) {
+    case MIRT_SIGMOID:
+        s = MIRT__K(sigmoid)(u);
+        return g * (s * (1.0f - s));
+    case MIRT_TANH:
+        s = MIRT__K(tanh)(u);
+        return g * (1.0f - s * s);
+    case MIRT_SILU:
+        s = MIRT__K(sigmoid)(u);
+        return g * (s * (1.0f + u * (1.0f - s)));
+    case MIRT_LEAKY_RELU: return MIRT__K(if_greater)(u, zero, g, g * scale);
+    case MIRT_ELU:
+    case MIRT_SELU:
+        if (kind == MIRT_SELU) scale = MIRT__K(set)(MIRT__SELU_ALPHA);
+        s = MIRT__K(if_greater)(u, zero, MIRT__K(set)(1.0f), MIRT__K(exp)(u) * scale);
+        if (kind == MIRT_SELU) s *= MIRT__SELU_SCALE;
+        return g * s;
+    case MIRT_GELU:
+        s = MIRT__K(normal)(u, &bell);
+        /* 1 / sqrt(2 pi) */
+        return g * MIRT__K(fma)(u, bell * 0.39894228040143268f, s);
+    case MIRT_HARD_SIGMOID:
+    case MIRT_HARD_SWISH:
+        s = kind == MIRT_HARD_SIGMOID ? MIRT__K(set)(1.0f) : u;
+        s = MIRT__K(if_greater)(MIRT__K(set)(3.0f), MIRT__K(abs)(u), s, zero) / 6.0f;
+        return kind == MIRT_HARD_SIGMOID ? g * s : g * (MIRT__K(hard_sigmoid)(u) + s);
+    case MIRT_SOFTPLUS: return g * MIRT__K(sigmoid)(u);
+    case MIRT_MISH: return g * MIRT__K(mish_slope)(u);
+    case MIRT_SOFTSIGN:
+        s = 1.0f + MIRT__K(abs)(u);
+        return g / (s * s);
+    case MIRT_EXPONENTIAL: return g * MIRT__K(exp)(u);
+    case MIRT_GELU_APPROXIMATE: return g * MIRT__K(gelu_approximate_slope)(u);
+    case MIRT_RELU:
+    case MIRT_RELU6:
+    MIRT__NOT_ELEMENTWISE;
+    }
+    return g;
+}
+
+/* How a loop applies an activation: by clipping, as silu, or generally. Loops are compiled for each way, with
+   MIRT__COMPACT only for the general one. */
+typedef enum MIRT__K(how) { MIRT__K(by_clipping), MIRT__K(by_silu), MIRT__K(by_any) } MIRT__K(how);
+/* An activation of a layer: x is clipped to [low, high], which suffices for linear, relu and relu6. The slope is 1
+   above low and not above `below`, else 0. */
+typedef struct MIRT__K(bend) {
+    MIRT__VEC low, high, below;
+    mirt_activation_kind kind;
+    MIRT__K(how) how;
+} MIRT__K(bend);
+MIRT__INLINE MIRT__K(how) MIRT__K(how_of)(mirt_activation_kind kind) {
+    if (kind == MIRT_LINEAR || kind == MIRT_RELU || kind == MIRT_RELU6) return MIRT__K(by_clipping);
+    return kind == MIRT_SILU ? MIRT__K(by_silu) : MIRT__K(by_any);
+}
+MIRT__INLINE MIRT__K(bend) MIRT__K(bend_of)(mirt_activation_kind kind) {
+    const bool relu = kind == MIRT_RELU || kind == MIRT_RELU6;
+    MIRT__K(bend) b;
+    b.low = MIRT__K(set)(relu ? 0.0f : -INFINITY);
+    b.high = MIRT__K(set)(kind == MIRT_RELU6 ? 6.0f : INFINITY);
+    b.below = MIRT__K(set)(kind == MIRT_RELU6 ? 5.9999995f : INFINITY); /* the largest number below 6 */
+    b.kind = kind;
+    b.how = MIRT__K(how_of)(kind);
+    return b;
+}
+#define MIRT__LAYER_SCALE(kind) ((kind) == MIRT_LEAKY_RELU ? 0.2f : 1.0f)
+static __attribute__((noinline)) MIRT__VEC MIRT__K(activate_any)(MIRT__VEC x, mirt_activation_kind kind, float scale) {
+    return MIRT__K(activate_by)(x, kind, MIRT__K(set)(scale));
+}
+static __attribute__((noinline)) MIRT__VEC MIRT__K(slope_any)(MIRT__VEC g, MIRT__VEC u, mirt_activation_kind kind,
+                                                              float scale) {
+    return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(scale));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const MIRT__K(bend) *b, const MIRT__K(how) how) {
+    if (how == MIRT__K(by_silu)) return MIRT__K(activate_by)(x, MIRT_SILU, x);
+    x = MIRT__K(min)(b->high, MIRT__K(max)(b->low, x));
+    return how == MIRT__K(by_clipping) || b->how == MIRT__K(by_clipping)
+               ? x
+               : MIRT__K(activate_any)(x, b->kind, MIRT__LAYER_SCALE(b->kind));
+}
+/* g times the slope at u; for activations other than clipping only if `how` is general. */
+MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(bend) *b, const MIRT__K(how) how) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    if (how != MIRT__K(by_clipping) && b->how != MIRT__K(by_clipping))
+        return MIRT__K(slope_any)(g, u, b->kind, MIRT__LAYER_SCALE(b->kind));
+    if (b->kind == MIRT_LINEAR) return g;
+    return MIRT__K(if_greater)(u, b->low, MIRT__K(if_greater)(u, b->below, zero, g), zero);
+}
+#undef MIRT__LAYER_SCALE
+
+/* Arrays of numbers; the general way uses calls. */
+#define MIRT__CURVE(y) \
+    for (int64_t i = 0; i < count; i += MIRT__LANES) { \
+        const MIRT__VEC u = MIRT__K(load_up_to)(x + i, count - i); \
+        MIRT__K(store_up_to)(to + i, y, count - i); \
+    }
+static void MIRT__K(activate_range)(mirt_activation_kind kind, float scale, const float *x, float *to, int64_t count) {
+    if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(activate_by)(u, MIRT_SILU, u))
+    else if (!MIRT__COMPACT && kind == MIRT_SIGMOID) MIRT__CURVE(MIRT__K(sigmoid_inline)(u))
+    else if (!MIRT__COMPACT && kind == MIRT_EXPONENTIAL) MIRT__CURVE(MIRT__K(exp_inline)(u))
+    else MIRT__CURVE(MIRT__K(activate_any)(u, kind, scale))
+}
+static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *to,
+                                 int64_t count) {
+    if (!MIRT__COMPACT && kind == MIRT_SILU)
+        MIRT__CURVE(MIRT__K(slope_by)(MIRT__K(load_up_to)(dy + i, count - i), u, MIRT_SILU, u))
+    else MIRT__CURVE(MIRT__K(slope_any)(MIRT__K(load_up_to)(dy + i, count - i), u, kind, scale))
+}
+static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t count) {
+    const MIRT__VEC below = MIRT__K(set)(less);
+    MIRT__CURVE(MIRT__K(exp_inline)(u - below))
+}
+#undef MIRT__CURVE
+/* Tiled reads of lazy operands, and epilogues of outputs. */
+
+/* `whole` vectors, or `n` lanes. */
+MIRT__INLINE MIRT__VEC MIRT__K(load_part)(const float *p, int64_t n, const bool whole) {
+    return whole ? MIRT__K(load)(p) : MIRT__K(load_some)(p, n);
+}
+MIRT__INLINE void MIRT__K(store_part)(float *p, MIRT__VEC x, int64_t n, const bool whole) {
+    if (whole) MIRT__K(store)(p, x);
+    else MIRT__K(store_some)(p, x, n);
+}
+/* Elements from `at` on of floats or bfloat16. */
+MIRT__INLINE MIRT__VEC MIRT__K(load_as)(const void *p, int64_t at, bool half, int64_t n, const bool whole) {
+    const uint16_t *halves = (const uint16_t *)p + at;
+    if (half) return whole ? MIRT__K(load_half)(halves) : MIRT__K(load_half_some)(halves, n);
+    return MIRT__K(load_part)((const float *)p + at, n, whole);
+}
+MIRT__INLINE void MIRT__K(store_as)(void *p, int64_t at, MIRT__VEC x, bool half, int64_t n, const bool whole) {
+    uint16_t *halves = (uint16_t *)p + at;
+    if (half && whole) MIRT__K(store_half)(halves, x);
+    else if (half) MIRT__K(store_half_some)(halves, x, n);
+    else MIRT__K(store_part)((float *)p + at, x, n, whole);
+}
+
+/* Columns of a normalization. */
+typedef struct MIRT__K(norm) {
+    MIRT__VEC mean, factor, offset;
+} MIRT__K(norm);
+MIRT__INLINE MIRT__K(norm)
+    MIRT__K(norm_of)(const mirt__norm_columns *columns, int64_t j, int64_t n, const bool whole) {
+    MIRT__K(norm) u;
+    u.mean = MIRT__K(load_part)(columns->mean + j, n, whole);
+    u.factor = MIRT__K(load_part)(columns->factor + j, n, whole);
+    u.offset = MIRT__K(load_part)(columns->offset + j, n, whole);
+    return u;
+}
+MIRT__INLINE MIRT__VEC MIRT__K(normed)(MIRT__VEC x, const MIRT__K(norm) *u) {
+    return (x - u->mean) * u->factor + u->offset;
+}
+
+/* Elements of any dtype, with the affine function of the reader. */
+static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
+    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
+    const bool affine = reader->affine;
+    const int dtype = (int)reader->dtype;
+    const size_t size = mirt__dtype_size(reader->dtype);
+    const char *from = (const char *)reader->data + (size_t)at * size;
+    char some[MIRT__LANES * sizeof(float)];
+    if (dtype == MIRT_FLOAT32 && !affine) {
+        memcpy(to, from, (size_t)count * sizeof(float));
+        return;
+    }
+    for (int64_t i = 0; i < count; i += MIRT__LANES, from += MIRT__LANES * size) {
+        const int64_t n = count - i;
+        if (n < MIRT__LANES) {
+            memset(some, 0, sizeof some);
+            memcpy(some, from, (size_t)n * size);
+            from = some;
+        }
+        const void *place = from;
+        MIRT__VEC x;
+        if (dtype == MIRT__BFLOAT16) x = MIRT__K(load_half)((const uint16_t *)place);
+        else if (dtype == MIRT_UINT8) x = MIRT__K(from_u8)((const uint8_t *)place);
+        else if (dtype == MIRT_INT32) x = MIRT__K(from_i32)((const int32_t *)place);
+        else x = MIRT__K(load)((const float *)place);
+        if (affine) x = MIRT__K(fma)(x, scale, offset);
+        MIRT__K(store_up_to)(to + i, x, n);
+    }
+}
+
+/* `columns` channels of some pixels, `row` apart in source and target; `at` is the first element, of the source's first
+   column. */
+typedef struct MIRT__K(input_tile) {
+    const mirt__source *source;
+    float *to;
+    int64_t at, row, pixels, columns;
+} MIRT__K(input_tile);
+
+/* The hardware prefetcher does not read far enough ahead. */
+#define MIRT__AHEAD_OF(p) __builtin_prefetch((const char *)p + (at + j + 1024) * size);
+/* Columns [j, end), whole vectors or the last one, pixel by pixel, because sequential access is fastest. */
+MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(input_tile) * s, const int64_t first, const int64_t end,
+                                     const MIRT__K(how) how, const bool whole) {
+    const mirt__source *from = s->source;
+    const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
+    const mirt__norm_columns columns = from->norm;
+    const void *x = from->from.data;
+    const bool half = from->from.dtype == MIRT__BFLOAT16;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4;
+    int64_t at = s->at;
+    float *to = s->to;
+    for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
+        for (int64_t j = first; j < end; j += MIRT__LANES) {
+            const MIRT__K(norm) norm = MIRT__K(norm_of)(&columns, j, n, whole);
+            MIRT__AHEAD_OF(x)
+            const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at + j, half, n, whole), &norm);
+            MIRT__K(store_part)(to + j, MIRT__K(activate)(u, &bend, how), n, whole);
+        }
+    }
+}
+MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(input_tile) * s, const int64_t first, const int64_t end,
+                                     const MIRT__K(how) how, const bool whole) {
+    const mirt__source *from = s->source;
+    const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.back->norm.activation);
+    const mirt__norm_columns columns = from->norm;
+    const float *less = from->less, *part = from->part;
+    const void *dy = from->from.data, *z = from->from.back->z;
+    const bool half = from->from.dtype == MIRT__BFLOAT16;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4;
+    int64_t at = s->at;
+    float *to = s->to;
+    for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
+        for (int64_t j = first; j < end; j += MIRT__LANES) {
+            const MIRT__K(norm) norm = MIRT__K(norm_of)(&columns, j, n, whole);
+            MIRT__AHEAD_OF(z)
+            MIRT__AHEAD_OF(dy)
+            const MIRT__VEC d = MIRT__K(load_as)(z, at + j, half, n, whole) - norm.mean;
+            MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole);
+            if (bend.kind != MIRT_LINEAR)
+                g = MIRT__K(slope)(g, d * norm.factor + norm.offset, &bend, how);
+            if (less)
+                g = g - MIRT__K(load_part)(less + j, n, whole) - d * MIRT__K(load_part)(part + j, n, whole);
+            MIRT__K(store_part)(to + j, g * norm.factor, n, whole);
+        }
+    }
+}
+#undef MIRT__AHEAD_OF
+static void MIRT__K(read_columns)(const MIRT__K(input_tile) *s) {
+    const mirt__reader *reader = &s->source->from;
+    const MIRT__K(how) how = MIRT__K(how_of)(
+        MIRT__TRAINS && reader->back ? reader->back->norm.activation : reader->norm->activation);
+    const int64_t whole = s->columns - s->columns % MIRT__LANES;
+    if (MIRT__TRAINS && reader->back) {
+        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_back)(s, 0, whole, MIRT__K(by_clipping), true);
+        else MIRT__K(read_back)(s, 0, whole, MIRT__K(by_any), true);
+        if (whole < s->columns) MIRT__K(read_back)(s, whole, s->columns, MIRT__K(by_any), false);
+    } else {
+        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_clipping), true);
+        else if (!MIRT__COMPACT && how == MIRT__K(by_silu)) MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_silu), true);
+        else MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_any), true);
+        if (whole < s->columns) MIRT__K(read_norm)(s, whole, s->columns, MIRT__K(by_any), false);
+    }
+}
+
+/* Columns [channel, channel + columns) of pixels from `pixel` on, times the gates of their images. */
+static void MIRT__K(read_gate)(const MIRT__K(input_tile) *s, int64_t pixel, int64_t channel) {
+    const mirt__reader *reader = &s->source->from;
+    const int64_t image = pixel / reader->gate_pixels;
+    int64_t left = (image + 1) * reader->gate_pixels - pixel;
+    const float *gate = reader->gate + image * reader->channels + channel;
+    float *to = s->to;
+    for (int64_t p = 0; p < s->pixels; p++, to += s->row) {
+        for (int64_t j = 0; j < s->columns; j += MIRT__LANES) {
+            const int64_t n = s->columns - j;
+            MIRT__K(store_up_to)
+            (to + j, MIRT__K(load_up_to)(to + j, n) * MIRT__K(load_up_to)(gate + j, n), n);
+        }
+        if (--left == 0) {
+            left = reader->gate_pixels;
+            gate += reader->channels;
+        }
+    }
+}
+
+static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int64_t count) {
+    const mirt__reader *reader = &source->from;
+    const bool back = MIRT__TRAINS && reader->back;
+    if (!reader->norm && !reader->gate && !back) {
+        MIRT__K(read_plain)(to, reader, at, count);
+        return;
+    }
+    const int64_t c = reader->channels, channel = at % c, most = 8 + 1024 / c; /* pixels whose lines stay in L1 */
+    const bool pixels = channel == 0 && count % c == 0;
+    mirt__source moved = *source;
+    MIRT__K(input_tile) s;
+    s.source = &moved;
+    s.row = c;
+    s.columns = pixels ? c : count;
+    mirt__norm_columns_skip(&moved.norm, channel);
+    if (back && source->less) {
+        moved.less += channel;
+        moved.part += channel;
+    }
+    for (int64_t left = pixels ? count / c : 1; left > 0; left -= s.pixels) {
+        s.pixels = mirt__min(left, most);
+        s.to = to;
+        s.at = at;
+        if (back || reader->norm) MIRT__K(read_columns)(&s);
+        else MIRT__K(read_plain)(to, reader, at, s.pixels * s.columns);
+        if (reader->gate) MIRT__K(read_gate)(&s, at / c, channel);
+        to += s.pixels * c;
+        at += s.pixels * c;
+    }
+}
+
+/* x times the derivative of the activation whose output is `mask`. */
+MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activation_kind kind) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    switch (kind) {
+    case MIRT_RELU: return MIRT__K(if_greater)(mask, zero, x, zero);
+    case MIRT_RELU6:
+        return MIRT__K(if_greater)(mask, zero, MIRT__K(if_greater)(MIRT__K(set)(6.0f), mask, x, zero), zero);
+    case MIRT_SIGMOID: return x * (mask * (1.0f - mask));
+    case MIRT_TANH: return x * (1.0f - mask * mask);
+    default: return x;
+    }
+}
+
+/* The epilogue of every number. Unused parts are removed by constant propagation. */
+typedef struct MIRT__K(duty) {
+    const void *add, *mask, *slope_x;
+    mirt_activation_kind mask_activation;
+    MIRT__VEC mask_end; /* of relu and relu6 */
+    MIRT__K(bend) bend, slope_bend;
+    bool half, bias, norm, activate, slope, z, gradient, moments, images;
+} MIRT__K(duty);
+/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope; `frozen` are
+   floats that are normalized, without bias, and before silu without `add`. */
+MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward,
+                                              const mirt__column_sums sums, const MIRT__K(how) how, const bool frozen) {
+    const mirt__epilogue *e = f->epilogue;
+    MIRT__K(duty) d;
+    d.add = frozen && how == MIRT__K(by_silu) ? NULL : e->add;
+    d.mask = MIRT__TRAINS && backward ? e->mask : NULL;
+    d.slope_x = e->slope_x;
+    d.mask_activation = e->mask_activation;
+    d.mask_end = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 6.0f : INFINITY);
+    d.bend = MIRT__K(bend_of)(e->activation);
+    d.slope_bend = MIRT__K(bend_of)(MIRT__TRAINS && e->slope ? e->slope->activation : MIRT_LINEAR);
+    d.half = !frozen && f->dtype == MIRT__BFLOAT16;
+    d.bias = forward && !frozen && f->bias;
+    d.norm = forward && (frozen || f->norm.mean);
+    d.activate = forward;
+    d.gradient = MIRT__TRAINS && sums == MIRT__SUMS_GRADIENT;
+    d.moments = MIRT__TRAINS && sums == MIRT__SUMS_MOMENTS;
+    d.images = !d.gradient && !d.moments && e->sums == MIRT__SUMS_IMAGES;
+    d.slope = MIRT__TRAINS && backward && d.slope_bend.kind != MIRT_LINEAR;
+    d.z = d.slope || d.gradient;
+    return d;
+}
+
+/* One vector of columns, from column j on. */
+typedef struct MIRT__K(column) {
+    MIRT__VEC beta, shift, first, second;
+    MIRT__K(norm) u, v;
+} MIRT__K(column);
+MIRT__INLINE MIRT__K(column)
+    MIRT__K(column_of)(const mirt__finishing *f, const MIRT__K(duty) * d, int64_t j, int64_t n, const bool whole) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    MIRT__K(column) k = {zero, zero, zero, zero, {zero, zero, zero}, {zero, zero, zero}};
+    if (d->bias) k.beta = MIRT__K(load_part)(f->bias + j, n, whole);
+    if (d->norm) k.u = MIRT__K(norm_of)(&f->norm, j, n, whole);
+    if (d->z) k.v = MIRT__K(norm_of)(&f->slope, j, n, whole);
+    if ((!d->gradient && !d->moments && !d->images) || f->fresh) return k;
+    if (d->moments) k.shift = MIRT__K(load_part)(f->sum + j, n, whole);
+    k.first = MIRT__K(load_part)(f->sum + (d->moments ? f->sum_row : 0) + j, n, whole);
+    if (!d->images) k.second = MIRT__K(load_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, n, whole);
+    return k;
+}
+MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(duty) * d, const MIRT__K(column) * k,
+                                       int64_t j, int64_t n, const bool whole) {
+    if (d->moments) MIRT__K(store_part)(f->sum + j, k->shift, n, whole);
+    if (!d->moments && !d->gradient && !d->images) return;
+    MIRT__K(store_part)(f->sum + (d->moments ? f->sum_row : 0) + j, k->first, n, whole);
+    if (!d->images) MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
+}
+/* x, of element `place`, as it is stored; *z is the argument of the slope. */
+MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) * d, const MIRT__K(column) * k, MIRT__VEC x,
+                                             int64_t place, MIRT__VEC *z, int64_t n, const MIRT__K(how) how,
+                                             const bool whole) {
+    if (d->bias) x += k->beta;
+    if (d->norm) x = MIRT__K(normed)(x, &k->u);
+    if (d->add) x += MIRT__K(load_as)(d->add, place, d->half, n, whole);
+    if (d->activate) x = MIRT__K(activate)(x, &d->bend, how);
+    if (d->mask) {
+        const MIRT__VEC mask = MIRT__K(load_as)(d->mask, place, d->half, n, whole), zero = MIRT__K(zero)();
+        if (how != MIRT__K(by_clipping)) x = MIRT__K(masked)(x, mask, d->mask_activation);
+        else
+            x = MIRT__K(if_greater)(mask, zero, MIRT__K(if_greater)(d->mask_end, mask, x, zero), zero);
+    }
+    if (d->z) *z = MIRT__K(load_as)(d->slope_x, place, d->half, n, whole);
+    return d->slope ? MIRT__K(slope)(x, MIRT__K(normed)(*z, &k->v), &d->slope_bend, how) : x;
+}
+MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k, MIRT__VEC x, MIRT__VEC z) {
+    if (d->gradient) {
+        k->first += x;
+        k->second = MIRT__K(fma)(x, z - k->v.mean, k->second);
+    } else if (d->moments) {
+        const MIRT__VEC away = x - k->shift;
+        k->first += away;
+        k->second = MIRT__K(fma)(away, away, k->second);
+    } else if (d->images) {
+        k->first += x;
+    }
+}
+
+/* Two vectors of columns of all rows, or one, or a part of one. Only whole lines, of two vectors, are streamed. */
+MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
+                                      int64_t j, const bool stream, const bool forward, const bool backward,
+                                      const mirt__column_sums sums, const MIRT__K(how) how, const bool frozen) {
+    const MIRT__K(duty) d = MIRT__K(finish_of)(f, forward, backward, sums, how, frozen);
+    const int64_t n = MIRT__LANES;
+    MIRT__K(column) a = MIRT__K(column_of)(f, &d, j, n, true), b = MIRT__K(column_of)(f, &d, j + n, n, true);
+    MIRT__VEC za = a.beta, zb = a.beta;
+    if (d.moments && f->fresh) {
+        a.shift = MIRT__K(column_value)(&d, &a, MIRT__K(load)(c[0] + j), at[0] + j, &za, n, how, true);
+        b.shift = MIRT__K(column_value)(&d, &b, MIRT__K(load)(c[0] + j + n), at[0] + j + n, &zb, n, how, true);
+    }
+    float *floats = (float *)f->y + j;
+    uint16_t *halves = (uint16_t *)f->y + j;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t place = at[i] + j;
+        const float *from = c[i] + j;
+        const MIRT__VEC x = MIRT__K(column_value)(&d, &a, MIRT__K(load)(from), place, &za, n, how, true);
+        const MIRT__VEC y = MIRT__K(column_value)(&d, &b, MIRT__K(load)(from + n), place + n, &zb, n, how, true);
+        if (d.half) {
+            MIRT__K(store_halves)(halves + at[i], x, y, stream);
+        } else if (stream) {
+            MIRT__K(stream)(floats + at[i], x);
+            MIRT__K(stream)(floats + at[i] + n, y);
+        } else {
+            MIRT__K(store)(floats + at[i], x);
+            MIRT__K(store)(floats + at[i] + n, y);
+        }
+        MIRT__K(column_add)(&d, &a, x, za);
+        MIRT__K(column_add)(&d, &b, y, zb);
+    }
+    MIRT__K(column_sums)(f, &d, &a, j, n, true);
+    MIRT__K(column_sums)(f, &d, &b, j + n, n, true);
+}
+MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
+                                      int64_t j, int64_t n, const bool whole, const MIRT__K(how) how,
+                                      const bool frozen) {
+    const MIRT__K(duty) d =
+        MIRT__K(finish_of)(f, true, !frozen, frozen ? MIRT__SUMS_NONE : f->epilogue->sums, how, frozen);
+    MIRT__K(column) k = MIRT__K(column_of)(f, &d, j, n, whole);
+    MIRT__VEC z = k.beta;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t place = at[i] + j;
+        const MIRT__VEC x =
+            MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, how, whole);
+        if (d.moments && i == 0 && f->fresh) k.shift = x;
+        MIRT__K(column_add)(&d, &k, x, z);
+        MIRT__K(store_as)(f->y, place, x, d.half, n, whole);
+    }
+    MIRT__K(column_sums)(f, &d, &k, j, n, whole);
+}
+
+#define MIRT__FINISH_COLUMNS(forward, backward, sums, how, frozen) \
+    for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { \
+        MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how, frozen); \
+    }
+static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
+                                 int64_t columns) {
+    const mirt__epilogue *e = f->epilogue;
+    const MIRT__K(how) how = MIRT__K(how_of)(e->activation),
+                       slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
+    const bool forward = f->bias || f->norm.mean || e->activation != MIRT_LINEAR;
+    const bool backward = MIRT__TRAINS && (e->mask || (e->slope && e->slope->activation != MIRT_LINEAR));
+    const bool frozen = f->norm.mean && !f->bias && f->dtype == MIRT_FLOAT32;
+    const bool clipped = !e->mask || e->mask_activation == MIRT_RELU || e->mask_activation == MIRT_RELU6;
+    const bool plain = e->sums == MIRT__SUMS_NONE || e->sums == MIRT__SUMS_IMAGES;
+    const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
+    int64_t j = 0;
+    if (rows < 1) return;
+    /* With few columns of bfloat16 the lines are consecutive, and the cache is as fast. */
+    const bool stream = f->stream && MIRT__STREAMS && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0]) % line == 0 &&
+                        !(f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line);
+    if (MIRT__COMPACT) {
+        /* all rows use the last loop */
+    } else if (MIRT__TRAINS && !forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
+        MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping), false)
+    } else if (MIRT__TRAINS && !forward && clipped && e->sums == MIRT__SUMS_GRADIENT &&
+               slope_how == MIRT__K(by_clipping)) {
+        MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping), false)
+    } else if (!backward && plain && how == MIRT__K(by_clipping)) {
+        if (frozen) MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), true)
+        else MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), false)
+    } else if (!backward && plain && how == MIRT__K(by_silu)) {
+        if (frozen && !e->add) {
+            MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), true)
+            for (; j < columns; j += MIRT__LANES) {
+                MIRT__K(finish_one)
+                (f, c, at, rows, j, mirt__min(columns - j, MIRT__LANES), false, MIRT__K(by_silu),
+                 true);
+            }
+            return;
+        }
+        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), false)
+    }
+    for (; MIRT__MASKS < 2 && j + MIRT__LANES <= columns; j += MIRT__LANES)
+        MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true, MIRT__K(by_any), false);
+    for (; j < columns; j += MIRT__LANES)
+        MIRT__K(finish_one)(f, c, at, rows, j, mirt__min(columns - j, MIRT__LANES), false, MIRT__K(by_any), false);
+}
+#undef MIRT__FINISH_COLUMNS
+
+MIRT__INLINE void MIRT__K(finish_columns)(const mirt__epilogue *epilogue, const float *bias, float *const *c,
+                                          const float *const *mask, int64_t rows, int64_t j, int64_t n,
+                                          const bool whole) {
+    const bool with_mask = MIRT__TRAINS && epilogue->mask, with_bias = bias;
+    const MIRT__VEC beta = with_bias ? MIRT__K(load_part)(bias + j, n, whole) : MIRT__K(zero)();
+    for (int64_t i = 0; i < rows; i++) {
+        MIRT__VEC x = MIRT__K(load_part)(c[i] + j, n, whole);
+        if (with_bias) x += beta;
+        if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
+        if (epilogue->activation == MIRT_RELU6) x = MIRT__K(min)(MIRT__K(set)(6.0f), x);
+        if (with_mask)
+            x = MIRT__K(masked)(x, MIRT__K(load_part)(mask[i] + j, n, whole), epilogue->mask_activation);
+        MIRT__K(store_part)(c[i] + j, x, n, whole);
+    }
+}
+
+static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c,
+                            const float *const *mask, int64_t rows, int64_t columns) {
+    int64_t j = 0;
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES)
+        MIRT__K(finish_columns)(epilogue, bias, c, mask, rows, j, MIRT__LANES, true);
+    if (j < columns) MIRT__K(finish_columns)(epilogue, bias, c, mask, rows, j, columns - j, false);
+    if (epilogue->activation == MIRT_LINEAR || epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6)
+        return;
+    for (int64_t i = 0; i < rows; i++) MIRT__K(activate_range)(epilogue->activation, 0, c[i], c[i], columns);
+}
+
+static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh) {
+    int64_t j = 0;
+    for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { /* two chains hide half of the latency */
+        MIRT__VEC s0 = MIRT__K(zero)(), s1 = s0;
+        if (!fresh) {
+            s0 = MIRT__K(load)(sum + j);
+            s1 = MIRT__K(load)(sum + j + MIRT__LANES);
+        }
+        for (int64_t p = 0; p < k; p++) {
+            s0 += MIRT__K(load)(b + p * b_row + j);
+            s1 += MIRT__K(load)(b + p * b_row + j + MIRT__LANES);
+        }
+        MIRT__K(store)(sum + j, s0);
+        MIRT__K(store)(sum + j + MIRT__LANES, s1);
+    }
+    for (; j < columns; j += MIRT__LANES) {
+        int64_t n = mirt__min(columns - j, MIRT__LANES);
+        MIRT__VEC s = fresh ? MIRT__K(zero)() : MIRT__K(load_some)(sum + j, n);
+        for (int64_t p = 0; p < k; p++) s += MIRT__K(load_some)(b + p * b_row + j, n);
+        MIRT__K(store_some)(sum + j, s, n);
+    }
+}
+
+/* Finds the position of the maximum among the four sums of a window, and stores it for the gradient. */
+MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MIRT__VEC s1, MIRT__VEC s2, MIRT__VEC s3,
+                                      MIRT__VEC bias, int64_t count) {
+    s0 += bias;
+    s1 += bias;
+    s2 += bias;
+    s3 += bias;
+    const MIRT__VEC zero = MIRT__K(zero)(), above = MIRT__K(max)(s1, s0), under = MIRT__K(max)(s3, s2);
+    const MIRT__VEC best = MIRT__K(max)(under, above);
+    MIRT__K(store_up_to)(y, MIRT__K(max)(best, zero), count);
+    if (!MIRT__TRAINS || !which) return;
+    MIRT__K(store_place)(which, MIRT__K(greater)(s1, s0), MIRT__K(greater)(s3, s2), MIRT__K(greater)(under, above),
+                         MIRT__K(greater)(best, zero), count);
+}
+
+/* The four positions of a window are the rows of a small tile. `last` channels of the last vector exist. */
+MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int vectors, const int64_t last) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    MIRT__VEC bias0 = zero, bias1 = zero;
+    if (row->bias) bias0 = MIRT__K(load_up_to)(row->bias, vectors > 1 ? MIRT__LANES : last);
+    if (row->bias && vectors > 1) bias1 = MIRT__K(load_up_to)(row->bias + MIRT__LANES, last);
+    const int32_t *offset = row->offset;
+    const int64_t k = row->k, b_row = row->b_row, co = row->co, next = 2 * row->ci;
+    const float *a0 = row->a, *a1 = a0 + row->ci, *a2 = a0 + row->pitch, *a3 = a2 + row->ci;
+    float *y = row->y;
+    uint8_t *which = row->which;
+    for (int64_t w = 0; w < row->windows; w++) {
+        const float *b = row->b;
+        MIRT__VEC s00 = zero, s01 = zero, s10 = zero, s11 = zero, s20 = zero, s21 = zero, s30 = zero, s31 = zero;
+        for (int64_t p = 0; p < k; p++) {
+            const int64_t at = offset[p];
+            const MIRT__VEC x0 = MIRT__K(set)(a0[at]), x1 = MIRT__K(set)(a1[at]);
+            const MIRT__VEC x2 = MIRT__K(set)(a2[at]), x3 = MIRT__K(set)(a3[at]);
+            const MIRT__VEC b0 = MIRT__K(load)(b), b1 = vectors > 1 ? MIRT__K(load)(b + MIRT__LANES) : zero;
+            s00 = MIRT__K(fma)(x0, b0, s00);
+            s10 = MIRT__K(fma)(x1, b0, s10);
+            s20 = MIRT__K(fma)(x2, b0, s20);
+            s30 = MIRT__K(fma)(x3, b0, s30);
+            if (vectors > 1) {
+                s01 = MIRT__K(fma)(x0, b1, s01);
+                s11 = MIRT__K(fma)(x1, b1, s11);
+                s21 = MIRT__K(fma)(x2, b1, s21);
+                s31 = MIRT__K(fma)(x3, b1, s31);
+            }
+            b += b_row;
+        }
+        MIRT__K(pool_store)(y, which, s00, s10, s20, s30, bias0, vectors > 1 ? MIRT__LANES : last);
+        if (vectors > 1) {
+            MIRT__K(pool_store)(y + MIRT__LANES, which ? which + MIRT__LANES : NULL, s01, s11, s21, s31, bias1, last);
+        }
+        a0 += next;
+        a1 += next;
+        a2 += next;
+        a3 += next;
+        y += co;
+        if (which) which += co;
+    }
+}
+static void MIRT__K(pool_row)(const mirt__pool_row *row) {
+    const int64_t last = row->columns > MIRT__LANES ? row->columns - MIRT__LANES : row->columns;
+    if (last == MIRT__LANES && row->columns == MIRT__POOL_VECTORS * MIRT__LANES) {
+        MIRT__K(pool_row_of)(row, MIRT__POOL_VECTORS, MIRT__LANES);
+    } else if (row->columns > MIRT__LANES) {
+        MIRT__K(pool_row_of)(row, MIRT__POOL_VECTORS, last);
+    } else {
+        MIRT__K(pool_row_of)(row, 1, last);
+    }
+}
+
+static void MIRT__K(lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k,
+                                 const int32_t *offset) {
+    int64_t w = 0;
+    for (; ci == 1 && w + 2 <= windows; w += 2, x += 4, block += 8 * k) {
+        for (int64_t p = 0; p < k; p++) MIRT__K(pair)(block + 4 * p, 4 * k, x + offset[p], x + offset[p] + pitch);
+    }
+    for (; w < windows; w++, x += 2 * ci) {
+        for (int64_t p = 0; p < k; p++, block += 4) {
+            const float *at = x + offset[p];
+            block[0] = at[0];
+            block[1] = at[ci];
+            block[2] = at[pitch];
+            block[3] = at[pitch + ci];
+        }
+    }
+}
+
+/* `taps` steps of k from `first` on, one vector of `columns` channels from `column` on. */
+#define MIRT__EACH_TAP(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define MIRT__TAP_LOAD(t) MIRT__VEC s##t = MIRT__K(load_up_to)(to + (taps > t ? t : 0) * s->co, columns);
+#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(MIRT__K(pick)(block + 4 * t, place), g, s##t);
+#define MIRT__TAP_STORE(t) if (taps > t) MIRT__K(store_up_to)(to + t * s->co, s##t, columns);
+MIRT__INLINE void MIRT__K(pool_taps)(const mirt__pool_windows *s, int64_t first, int64_t column, int64_t columns,
+                                     const int taps) {
+    float *to = s->dkernel + first * s->co + column;
+    const float *block = s->block + first * 4, *dy = s->dy + column;
+    const uint8_t *which = s->which + column;
+    MIRT__VEC bias = MIRT__K(zero)();
+    if (s->db) bias = MIRT__K(load_up_to)(s->db + column, columns);
+    MIRT__EACH_TAP(MIRT__TAP_LOAD)
+    for (int64_t w = 0; w < s->windows; w++) {
+        const MIRT__K(which) at = MIRT__K(load_which)(which, columns);
+        const MIRT__VEC g = MIRT__K(live)(at, MIRT__K(load_up_to)(dy, columns));
+        const MIRT__K(which) place = MIRT__K(place)(at);
+        MIRT__EACH_TAP(MIRT__TAP)
+        bias += g;
+        block += 4 * s->k;
+        dy += s->co;
+        which += s->co;
+    }
+    MIRT__EACH_TAP(MIRT__TAP_STORE)
+    if (first == 0 && s->db) MIRT__K(store_up_to)(s->db + column, bias, columns);
+}
+static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
+    int64_t j = 0, first;
+    for (; j + MIRT__LANES <= windows->co; j += MIRT__LANES) {
+        for (first = 0; first + 9 <= windows->k; first += 9) MIRT__K(pool_taps)(windows, first, j, MIRT__LANES, 9);
+        for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, MIRT__LANES, 1);
+    }
+    if (j == windows->co) return;
+    for (first = 0; first + 3 <= windows->k; first += 3) MIRT__K(pool_taps)(windows, first, j, windows->co - j, 3);
+    for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, windows->co - j, 1);
+}
+#undef MIRT__TAP_LOAD
+#undef MIRT__TAP
+#undef MIRT__TAP_STORE
+
+/* Depthwise convolutions and max pooling: vectors of channels, tap by tap. */
+
+/* Prefetches some lines of memory that is needed soon. */
+MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
+    while (soon->next > 0 && soon->at[soon->next - 1] >= soon->end[soon->next - 1]) soon->next--;
+    if (soon->next == 0) return;
+    const char *at = soon->at[soon->next - 1];
+    for (int64_t i = 0; i < lines; i++) __builtin_prefetch(at + i * 64, 0, 2);
+    soon->at[soon->next - 1] = at + lines * 64;
+}
+
+/* Several adjacent outputs share a tap's vector and hide the latency of their chains. */
+#define MIRT__EACH_PLACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define MIRT__PLACE_CLEAR(i) MIRT__VEC s##i = MIRT__K(zero)();
+/* One place at least; a part of a vector is for one place alone. */
+#define MIRT__PLACE_ADD(i) \
+    if (i < 1 || places > i) { \
+        s##i = MIRT__K(fma)(MIRT__K(load_part)(x, n, i > 0 || whole), tap, s##i); \
+        x += step; \
+    }
+#define MIRT__PLACE_STORE(i) \
+    if (i < 1 || places > i) { \
+        MIRT__K(store_part)(y, s##i, n, i > 0 || whole); \
+        y += row->y_step; \
+    }
+MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t n, const int places,
+                                       const bool whole) {
+    const int64_t step = row->x_step, from = at * step + j;
+    float *y = row->y + at * row->y_step + j;
+    MIRT__EACH_PLACE(MIRT__PLACE_CLEAR)
+    for (int t = 0; t < row->taps; t++) {
+        const float *x = row->x[t] + from;
+        const MIRT__VEC tap = MIRT__K(load_part)(row->k[t] + j, n, whole);
+        MIRT__EACH_PLACE(MIRT__PLACE_ADD)
+    }
+    MIRT__EACH_PLACE(MIRT__PLACE_STORE)
+}
+#undef MIRT__EACH_PLACE
+#undef MIRT__PLACE_CLEAR
+#undef MIRT__PLACE_ADD
+#undef MIRT__PLACE_STORE
+
+#if MIRT__MANY_REGISTERS
+/* A sliding window of three by three consecutive taps of x (or each row from back to front): every vector of x is
+   loaded once. */
+MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t count,
+                                      const bool back) {
+    const int64_t step = row->x_step, from = at * step + j;
+    const float *a = row->x[back ? 2 : 0] + from, *b = row->x[back ? 5 : 3] + from, *c = row->x[back ? 8 : 6] + from;
+    float *y = row->y + at * row->y_step + j;
+    const MIRT__VEC k0 = MIRT__K(load)(row->k[0] + j), k1 = MIRT__K(load)(row->k[1] + j),
+                    k2 = MIRT__K(load)(row->k[2] + j);
+    const MIRT__VEC k3 = MIRT__K(load)(row->k[3] + j), k4 = MIRT__K(load)(row->k[4] + j),
+                    k5 = MIRT__K(load)(row->k[5] + j);
+    const MIRT__VEC k6 = MIRT__K(load)(row->k[6] + j), k7 = MIRT__K(load)(row->k[7] + j),
+                    k8 = MIRT__K(load)(row->k[8] + j);
+    MIRT__VEC a0 = MIRT__K(load)(a), a1 = MIRT__K(load)(a + step), b0 = MIRT__K(load)(b), b1 = MIRT__K(load)(b + step);
+    MIRT__VEC c0 = MIRT__K(load)(c), c1 = MIRT__K(load)(c + step);
+    a += 2 * step;
+    b += 2 * step;
+    c += 2 * step;
+    for (int64_t i = 0; i < count; i++) {
+        const MIRT__VEC a2 = MIRT__K(load)(a), b2 = MIRT__K(load)(b), c2 = MIRT__K(load)(c);
+        MIRT__VEC s = MIRT__K(fma)(back ? a2 : a0, k0, MIRT__K(zero)());
+        s = MIRT__K(fma)(back ? a0 : a2, k2, MIRT__K(fma)(a1, k1, s));
+        s = MIRT__K(fma)(b1, k4, MIRT__K(fma)(back ? b2 : b0, k3, s));
+        s = MIRT__K(fma)(back ? c2 : c0, k6, MIRT__K(fma)(back ? b0 : b2, k5, s));
+        s = MIRT__K(fma)(back ? c0 : c2, k8, MIRT__K(fma)(c1, k7, s));
+        MIRT__K(store)(y, s);
+        a0 = a1;
+        a1 = a2;
+        b0 = b1;
+        b1 = b2;
+        c0 = c1;
+        c1 = c2;
+        a += step;
+        b += step;
+        c += step;
+        y += row->y_step;
+    }
+}
+
+/* 1: from front to back, -1: from back to front (an input gradient), 0: not such a window. */
+static int MIRT__K(taps_slides)(const mirt__taps_row *row) {
+    const int64_t step = row->taps == 9 ? row->x[1] - row->x[0] : 0;
+    if (step != row->x_step && step != -row->x_step) return 0;
+    for (int t = 0; t < 9; t += 3) {
+        if (row->x[t + 1] - row->x[t] != step || row->x[t + 2] - row->x[t + 1] != step) return 0;
+    }
+    return step == row->x_step ? 1 : -1;
+}
+#endif
+
+#define MIRT__SLIDE 32 /* positions at a time, to limit the number of memory streams */
+static void MIRT__K(taps_row)(const mirt__taps_row *row) {
+    const int64_t whole = row->n - row->n % MIRT__LANES;
+    int64_t i = 0;
+#if MIRT__MANY_REGISTERS
+    const int slides = MIRT__K(taps_slides)(row);
+    for (; slides && i < row->count; i += MIRT__SLIDE) {
+        const int64_t count = mirt__min(row->count - i, MIRT__SLIDE);
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) {
+            if (row->soon) MIRT__K(fetch)(row->soon, 2 * count); /* early, also for the adjacent columns */
+            if (slides > 0) MIRT__K(taps_slide)(row, i, j, count, false);
+            else if (MIRT__TRAINS) MIRT__K(taps_slide)(row, i, j, count, true);
+        }
+    }
+#endif
+    for (; i + 8 <= row->count; i += 8) {
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) {
+            if (row->soon) MIRT__K(fetch)(row->soon, 16);
+            MIRT__K(taps_places)(row, i, j, MIRT__LANES, 8, true);
+        }
+    }
+    for (; i + 4 <= row->count; i += 4) {
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 4, true);
+    }
+    for (; i < row->count; i++) {
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 1, true);
+    }
+    for (i = 0; whole < row->n && i < row->count; i++) MIRT__K(taps_places)(row, i, whole, row->n - whole, 1, false);
+}
+
+#undef MIRT__SLIDE
+
+#define MIRT__TAP_LOAD(t) \
+    const float *x##t = row->x[first + (taps > t ? t : 0)] + j; \
+    float *k##t = row->dk[first + (taps > t ? t : 0)] + j; \
+    MIRT__VEC s##t = MIRT__K(load_part)(k##t, n, whole);
+#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(MIRT__K(load_part)(x##t + at, n, whole), g, s##t);
+#define MIRT__TAP_STORE(t) if (taps > t) MIRT__K(store_part)(k##t, s##t, n, whole);
+MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps,
+                                        const bool whole) {
+    const float *y = row->y + j;
+    int64_t at = 0;
+    MIRT__EACH_TAP(MIRT__TAP_LOAD)
+    for (int64_t i = 0; i < row->count; i++) {
+        const MIRT__VEC g = MIRT__K(load_part)(y, n, whole);
+        MIRT__EACH_TAP(MIRT__TAP)
+        at += row->x_step;
+        y += row->y_step;
+    }
+    MIRT__EACH_TAP(MIRT__TAP_STORE)
+}
+#undef MIRT__EACH_TAP
+#undef MIRT__TAP_LOAD
+#undef MIRT__TAP
+#undef MIRT__TAP_STORE
+
+/* 25 taps are five groups of five; others use groups of nine first. */
+static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
+    for (int64_t j = 0; j < row->n; j += MIRT__LANES) {
+        const int64_t n = row->n - j;
+        for (int first = 0, left = row->taps; left > 0;) {
+            int taps = left % 5 == 0 ? 5 : left >= 9 ? 9 : left > 5 ? 5 : 1;
+            if (n < MIRT__LANES) taps = 1;
+            if (row->soon) MIRT__K(fetch)(row->soon, 8);
+            if (taps == 9) MIRT__K(taps_grad_of)(row, first, j, n, 9, true);
+            else if (taps == 5) MIRT__K(taps_grad_of)(row, first, j, n, 5, true);
+            else if (n >= MIRT__LANES) MIRT__K(taps_grad_of)(row, first, j, n, 1, true);
+            else MIRT__K(taps_grad_of)(row, first, j, n, 1, false);
+            first += taps;
+            left -= taps;
+        }
+    }
+}
+
+/* Numbers of positions are floats here. */
+MIRT__INLINE MIRT__VEC MIRT__K(places_at)(const void *which, bool wide, int64_t at, int64_t n) {
+    int32_t words[MIRT__LANES] = {0};
+    uint8_t bytes[MIRT__LANES] = {0};
+    if (wide) {
+        memcpy(words, (const int32_t *)which + at, (size_t)n * sizeof(int32_t));
+        return MIRT__K(from_i32)(words);
+    }
+    if (n == MIRT__LANES) return MIRT__K(from_u8)((const uint8_t *)which + at);
+    memcpy(bytes, (const uint8_t *)which + at, (size_t)n);
+    return MIRT__K(from_u8)(bytes);
+}
+MIRT__INLINE void MIRT__K(places_to)(void *which, bool wide, int64_t at, MIRT__VEC places, int64_t n) {
+    float some[MIRT__LANES];
+    if (!wide && n == MIRT__LANES) {
+        MIRT__K(to_u8)((uint8_t *)which + at, places);
+        return;
+    }
+    MIRT__K(store)(some, places);
+    for (int64_t i = 0; i < n; i++) {
+        if (wide) ((int32_t *)which)[at + i] = (int32_t)some[i];
+        else ((uint8_t *)which)[at + i] = (uint8_t)some[i];
+    }
+}
+
+static void MIRT__K(max_window)(const mirt__windows *w) {
+    for (int64_t j = 0; j < w->n; j += MIRT__LANES) {
+        const bool whole = w->n - j >= MIRT__LANES;
+        const int64_t n = whole ? MIRT__LANES : w->n - j;
+        MIRT__VEC most = MIRT__K(load_as)(w->x, j, w->half, n, whole), place = MIRT__K(set)((float)w->first);
+        for (int64_t y = 0; y < w->rows; y++) {
+            for (int64_t x = 0; x < w->columns; x++) {
+                const MIRT__VEC value =
+                    MIRT__K(load_as)(w->x, y * w->row_step + x * w->column_step + j, w->half, n, whole);
+                const MIRT__K(mask) more = MIRT__K(greater)(value, most);
+                most = MIRT__K(select)(more, value, most);
+                place = MIRT__K(select)(more, MIRT__K(set)((float)(w->first + y * w->down + x * w->right)), place);
+            }
+        }
+        MIRT__K(store_as)(w->y, j, most, w->half, n, whole);
+        if (MIRT__TRAINS) MIRT__K(places_to)(w->which, w->wide, j, place, n); /* for the gradient */
+    }
+}
+
+static void MIRT__K(max_back)(const mirt__windows *w) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    for (int64_t j = 0; j < w->n; j += MIRT__LANES) {
+        const bool whole = w->n - j >= MIRT__LANES;
+        const int64_t n = whole ? MIRT__LANES : w->n - j;
+        MIRT__VEC sum = zero;
+        for (int64_t y = 0; y < w->rows; y++) {
+            for (int64_t x = 0; x < w->columns; x++) {
+                const int64_t at = y * w->row_step + x * w->column_step + j;
+                const float place = (float)(w->first - y * w->down - x * w->right);
+                const MIRT__VEC which = MIRT__K(places_at)(w->which, w->wide, at, n);
+                MIRT__VEC dy = MIRT__K(load_as)(w->x, at, w->half, n, whole);
+                dy = MIRT__K(if_greater)(which, MIRT__K(set)(place - 0.5f), dy, zero);
+                sum += MIRT__K(if_greater)(MIRT__K(set)(place + 0.5f), which, dy, zero);
+            }
+        }
+        MIRT__K(store_as)(w->y, j, sum, w->half, n, whole);
+    }
+}
+/* The transforms of Winograd's F(2x2, 3x3) on vectors of channels (Lavin & Gray 2016). They produce sixteen planes of
+   operands. Each transforms the columns of a tile first, then its rows. */
+
+/* Transforms four numbers of a column or row. */
+#define MIRT__FROM_SOURCE(y, a, b, c, d) \
+    const MIRT__VEC y##0 = a - c, y##1 = b + c, y##2 = c - b, y##3 = b - d;
+#define MIRT__SOURCE(q, y) \
+    { \
+        const float *at = from + (q)*pixel + j; \
+        const MIRT__VEC a = MIRT__K(load_part)(at, n, whole), b = MIRT__K(load_part)(at + pitch, n, whole); \
+        const MIRT__VEC c = MIRT__K(load_part)(at + 2 * pitch, n, whole), \
+                        d = MIRT__K(load_part)(at + 3 * pitch, n, whole); \
+        MIRT__FROM_SOURCE(t, a, b, c, d) \
+        y##0 = t0, y##1 = t1, y##2 = t2, y##3 = t3; \
+    }
+#define MIRT__TO_PLANE(i, x) MIRT__K(store_part)(put + (i) * plane, x, n, whole);
+#define MIRT__TO_PLANES(i) \
+    { \
+        MIRT__FROM_SOURCE(u, a##i, b##i, c##i, d##i) \
+        MIRT__TO_PLANE(4 * i, u0) \
+        MIRT__TO_PLANE(4 * i + 1, u1) MIRT__TO_PLANE(4 * i + 2, u2) MIRT__TO_PLANE(4 * i + 3, u3) \
+            a##i = c##i, \
+            b##i = d##i; /* the next tile begins two columns later */ \
+    }
+MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel,
+                                              int64_t tiles, int64_t j, int64_t n, const bool whole) {
+    MIRT__VEC a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3;
+    MIRT__SOURCE(0, a)
+    MIRT__SOURCE(1, b)
+    for (int64_t t = 0; t < tiles; t++) {
+        float *put = to + t * pixel + j;
+        MIRT__SOURCE(2 * t + 2, c)
+        MIRT__SOURCE(2 * t + 3, d)
+        MIRT__TO_PLANES(0)
+        MIRT__TO_PLANES(1)
+        MIRT__TO_PLANES(2)
+        MIRT__TO_PLANES(3)
+    }
+}
+static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel,
+                                     int64_t tiles) {
+    int64_t j = 0;
+    for (; j + MIRT__LANES <= pixel; j += MIRT__LANES) {
+        MIRT__K(winograd_source_of)(to, plane, from, pitch, pixel, tiles, j, MIRT__LANES, true);
+    }
+    if (j < pixel) MIRT__K(winograd_source_of)(to, plane, from, pitch, pixel, tiles, j, pixel - j, false);
+}
+#undef MIRT__FROM_SOURCE
+#undef MIRT__SOURCE
+#undef MIRT__TO_PLANE
+#undef MIRT__TO_PLANES
+
+#define MIRT__FROM_TAPS(y, a, b, c) \
+    const MIRT__VEC y##_ends = a + c, y##0 = a, y##3 = c; \
+    const MIRT__VEC y##1 = (y##_ends + b) * 0.5f, y##2 = (y##_ends - b) * 0.5f;
+#define MIRT__TAP(i) MIRT__K(load)(from + (i) * from_plane + at)
+#define MIRT__TO_PLANES(i) { \
+        MIRT__FROM_TAPS(u, a##i, b##i, c##i) \
+        float *put = to + 4 * i * plane + at; \
+        MIRT__K(store)(put, u0); \
+        MIRT__K(store)(put + plane, u1); \
+        MIRT__K(store)(put + 2 * plane, u2); \
+        MIRT__K(store)(put + 3 * plane, u3); \
+    }
+static void MIRT__K(winograd_taps)(float *to, int64_t plane, const float *from, int64_t from_plane, int64_t k,
+                                   int64_t columns) {
+    for (int64_t i = 0; i < k * MIRT__PANEL; i += MIRT__PANEL) {
+        for (int64_t at = i; at < i + columns; at += MIRT__LANES) {
+            MIRT__FROM_TAPS(a, MIRT__TAP(0), MIRT__TAP(3), MIRT__TAP(6))
+            MIRT__FROM_TAPS(b, MIRT__TAP(1), MIRT__TAP(4), MIRT__TAP(7))
+            MIRT__FROM_TAPS(c, MIRT__TAP(2), MIRT__TAP(5), MIRT__TAP(8))
+            MIRT__TO_PLANES(0)
+            MIRT__TO_PLANES(1)
+            MIRT__TO_PLANES(2)
+            MIRT__TO_PLANES(3)
+        }
+    }
+}
+#undef MIRT__FROM_TAPS
+#undef MIRT__TAP
+#undef MIRT__TO_PLANES
+
+#define MIRT__TO_TWO(y, a, b, c, d) \
+    const MIRT__VEC y##0 = a + (b + c), y##1 = b - c - d;
+#define MIRT__PRODUCT_AT(i) MIRT__K(load)(at + (i) * plane)
+static void MIRT__K(winograd_target)(float *to, const float *from, int64_t plane, int64_t tiles, int64_t columns) {
+    for (int64_t t = 0; t < tiles; t++) {
+        for (int64_t j = 0; j < columns; j += MIRT__LANES) {
+            const float *at = from + t * MIRT__PANEL + j;
+            float *put = to + 4 * t * MIRT__PANEL + j;
+            MIRT__TO_TWO(a, MIRT__PRODUCT_AT(0), MIRT__PRODUCT_AT(4), MIRT__PRODUCT_AT(8), MIRT__PRODUCT_AT(12))
+            MIRT__TO_TWO(b, MIRT__PRODUCT_AT(1), MIRT__PRODUCT_AT(5), MIRT__PRODUCT_AT(9), MIRT__PRODUCT_AT(13))
+            MIRT__TO_TWO(c, MIRT__PRODUCT_AT(2), MIRT__PRODUCT_AT(6), MIRT__PRODUCT_AT(10), MIRT__PRODUCT_AT(14))
+            MIRT__TO_TWO(d, MIRT__PRODUCT_AT(3), MIRT__PRODUCT_AT(7), MIRT__PRODUCT_AT(11), MIRT__PRODUCT_AT(15))
+            MIRT__TO_TWO(u, a0, b0, c0, d0)
+            MIRT__TO_TWO(v, a1, b1, c1, d1)
+            MIRT__K(store)(put, u0);
+            MIRT__K(store)(put + MIRT__PANEL, u1);
+            MIRT__K(store)(put + 2 * MIRT__PANEL, v0);
+            MIRT__K(store)(put + 3 * MIRT__PANEL, v1);
+        }
+    }
+}
+#undef MIRT__TO_TWO
+#undef MIRT__PRODUCT_AT
+
+static void MIRT__K(accumulate_range)(float *into, const float *from, int64_t count) {
+    int64_t i = 0;
+    for (; i + MIRT__LANES <= count; i += MIRT__LANES) {
+        MIRT__K(store)(into + i, MIRT__K(load)(into + i) + MIRT__K(load)(from + i));
+    }
+    for (; i < count; i++) into[i] += from[i];
+}
+
+static __attribute__((noinline)) MIRT__VEC MIRT__K(sum_parts)(const mirt__update *args, int64_t i, int64_t n) {
+    MIRT__VEC part[MIRT__MAX_PARTS];
+    int root = 0;
+    part[0] = MIRT__K(load_up_to)(args->part[0] + i, n);
+    for (int p = 1; p < args->parts; p++) part[p] = MIRT__K(load_up_to)(args->part[p] + i, n);
+    for (int t = 0; t + 1 < args->parts; t++) {
+        root = args->tree[t].into;
+        part[root] += part[args->tree[t].from];
+    }
+    return part[root];
+}
+static __attribute__((noinline)) MIRT__VEC MIRT__K(shaped)(const mirt__update *args, MIRT__VEC g) {
+    const MIRT__VEC clip = MIRT__K(set)(args->clip);
+    g *= args->scale;
+    /* the second operand if it is NaN */
+    return args->clip == 0 ? g : MIRT__K(min)(clip, MIRT__K(max)(MIRT__K(zero)() - clip, g));
+}
+/* One part, or the sum of two, which is the most frequent case; more are summed by sum_parts. */
+MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, bool shaped,
+                                         int64_t i, int64_t n) {
+    MIRT__VEC g = args->parts > 2 ? MIRT__K(sum_parts)(args, i, n) : MIRT__K(load_up_to)(into + i, n);
+    if (from) g += MIRT__K(load_up_to)(from + i, n);
+    return shaped ? MIRT__K(shaped)(args, g) : g;
+}
+/* Updates the average of the weights; returns the new weights. */
+static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update *args, MIRT__VEC weight, int64_t i,
+                                                             int64_t n) {
+    const MIRT__VEC old = args->keep * MIRT__K(load_up_to)(args->average + i, n);
+    const MIRT__VEC average = old + args->fresh * weight;
+    MIRT__K(store_up_to)(args->average + i, average, n);
+    return args->overwrite ? average : weight;
+}
+/* Loops use local variables, because for the compiler the stores could change *args. Without extras their code is
+   removed. */
+#define MIRT__UPDATE_PARTS \
+    const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
+    const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL; \
+    float *weights = args->weight[0]; \
+    const bool shaped = extras && args->shaped, decays = extras && args->decay != 0, \
+               averages = extras && args->average; \
+    const MIRT__VEC decay = MIRT__K(set)(args->decay); \
+    const int copies = args->copies;
+#define MIRT__UPDATE_WEIGHT \
+    MIRT__VEC weight = extras && args->from_zero ? MIRT__K(zero)() : MIRT__K(load_up_to)(weights + i, n); \
+    if (decays) weight -= weight * decay;
+#define MIRT__UPDATE_STORE \
+    if (averages) weight = MIRT__K(averaged)(args, weight, i, n); \
+    MIRT__K(store_up_to)(weights + i, weight, n); \
+    for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+
+MIRT__INLINE void MIRT__K(sgd_loop)(const mirt__update *args, int64_t begin, int64_t end, bool extras) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
+    float *slot = args->slot[0];
+    const bool nesterov = args->nesterov;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC step = rate * MIRT__K(gradient)(args, into, from, shaped, i, n);
+        MIRT__UPDATE_WEIGHT
+        if (slot) {
+            MIRT__VEC velocity = momentum * MIRT__K(load_up_to)(slot + i, n) - step;
+            MIRT__K(store_up_to)(slot + i, velocity, n);
+            if (nesterov) velocity = momentum * velocity - step;
+            weight += velocity;
+        } else {
+            weight -= step;
+        }
+        MIRT__UPDATE_STORE
+    }
+}
+
+MIRT__INLINE void MIRT__K(adam_loop)(const mirt__update *args, int64_t begin, int64_t end, bool extras) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    float *first = args->slot[0], *second = args->slot[1], *largest = extras ? args->slot[2] : NULL;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = MIRT__K(load_up_to)(second + i, n);
+        m = MIRT__K(fma)(g - m, new_1, m);
+        v = MIRT__K(fma)(g * g - v, new_2, v);
+        MIRT__K(store_up_to)(first + i, m, n);
+        MIRT__K(store_up_to)(second + i, v, n);
+        if (largest) {
+            v = MIRT__K(max)(MIRT__K(load_up_to)(largest + i, n), v);
+            MIRT__K(store_up_to)(largest + i, v, n);
+        }
+        const MIRT__VEC step = rate * m / (MIRT__K(sqrt)(v) + epsilon);
+        MIRT__UPDATE_WEIGHT
+        weight -= step;
+        MIRT__UPDATE_STORE
+    }
+}
+
+MIRT__INLINE bool MIRT__K(has_extras)(const mirt__update *args) {
+    return args->shaped || args->decay != 0 || args->average || args->slot[2] || args->from_zero;
+}
+static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    if (MIRT__K(has_extras)(args)) MIRT__K(sgd_loop)(args, begin, end, true);
+    else MIRT__K(sgd_loop)(args, begin, end, false);
+}
+static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    if (MIRT__K(has_extras)(args)) MIRT__K(adam_loop)(args, begin, end, true);
+    else MIRT__K(adam_loop)(args, begin, end, false);
+}
+
+/* All other optimizers, in one loop that asks for each vector which one it is: they wait for memory, which longer
+   vectors do not shorten. */
+#ifndef MIRT__OTHER_RANGE
+#define MIRT__OTHER_RANGE MIRT__K(other_range)
+static void MIRT__OTHER_RANGE(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), other = MIRT__K(set)(args->momentum);
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon), zero = MIRT__K(zero)();
+    float *first = args->slot[0], *second = args->slot[1], *third = args->slot[2];
+    const bool extras = true, begins = args->first;
+    const volatile mirt_optimizer_kind kind = args->kind; /* volatile: no copy of the loop for each */
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = mirt__min(end - i, MIRT__LANES);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = zero, step;
+        if (second) v = MIRT__K(load_up_to)(second + i, n);
+        if (begins) m = MIRT__K(load_up_to)(weights + i, n);
+        MIRT__UPDATE_WEIGHT
+        const MIRT__VEC ahead = g - m, way = MIRT__K(fma)(ahead, new_1, m);
+        switch (kind) {
+        case MIRT_RMSPROP:
+            m = MIRT__K(fma)(g * g - m, new_1, m);
+            step = m;
+            if (third) {
+                MIRT__VEC mean = MIRT__K(load_up_to)(third + i, n);
+                mean = MIRT__K(fma)(g - mean, new_1, mean);
+                MIRT__K(store_up_to)(third + i, mean, n);
+                /* a variance: rounding alone can make it negative */
+                step = MIRT__K(max)(zero, step - mean * mean);
+            }
+            step = rate * g / MIRT__K(sqrt)(step + epsilon);
+            if (second) v = step = other * v + step;
+            break;
+        case MIRT_NADAM:
+            m = way;
+            v = MIRT__K(fma)(g * g - v, new_2, v);
+            step = (rate * m + other * g) / (MIRT__K(sqrt)(v) + epsilon);
+            break;
+        case MIRT_ADAGRAD:
+            m += g * g;
+            step = rate * g / MIRT__K(sqrt)(m + epsilon);
+            break;
+        case MIRT_ADAMAX:
+            m = way;
+            v = MIRT__K(max)(v - v * new_2, MIRT__K(abs)(g));
+            step = rate * m / (v + epsilon);
+            break;
+        case MIRT_ADADELTA:
+            m = MIRT__K(fma)(g * g - m, new_1, m);
+            step = MIRT__K(sqrt)(v + epsilon) * g / MIRT__K(sqrt)(m + epsilon);
+            v = MIRT__K(fma)(step * step - v, new_1, v);
+            step *= rate;
+            break;
+        case MIRT_SCHEDULE_FREE_ADAMW: {
+            v = MIRT__K(fma)(g * g - v, new_2, v);
+            const MIRT__VEC moved = rate * g / (MIRT__K(sqrt)(v) + epsilon);
+            step = new_1 * (weight - m) + other * moved;
+            m -= moved;
+            break;
+        }
+        case MIRT_FTRL: {
+            const MIRT__VEC before = MIRT__K(sqrt)(m);
+            step = zero;
+            if (args->learning_rate == 0) break;
+            m += g * g;
+            const MIRT__VEC root = MIRT__K(sqrt)(m);
+            v += g + (new_2 - (root - before) * other) * weight;
+            step = weight - (MIRT__K(min)(new_1, MIRT__K(max)(zero - new_1, v)) - v) * rate / (root + epsilon);
+            break;
+        }
+        default: /* Lion */
+            m = MIRT__K(fma)(ahead, new_2, m);
+            step = MIRT__K(if_greater)(way, zero, rate, MIRT__K(if_greater)(zero, way, zero - rate, rate * way));
+        }
+        MIRT__K(store_up_to)(first + i, m, n);
+        if (second) MIRT__K(store_up_to)(second + i, v, n);
+        weight -= step;
+        MIRT__UPDATE_STORE
+    }
+}
+#endif
+#undef MIRT__UPDATE_STORE
+#undef MIRT__UPDATE_WEIGHT
+#undef MIRT__UPDATE_PARTS
+/* The table of an instruction set: MIRT__T(name) uses the primitives MIRT__K(name). */
+#ifndef MIRT__T
+#define MIRT__T(name) MIRT__K(name)
+#define MIRT__HALF false
+#define MIRT__WORDS NULL
+#define MIRT__FINISH MIRT__K(finish_rows)
+#endif
+static const mirt__simd MIRT__T(simd) = {
+    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH,
+    MIRT__TRAINING_ENTRY(MIRT__K(column_sum)),
+    MIRT__K(pool_row), MIRT__TRAINING_ENTRY(MIRT__K(lay_windows)), MIRT__TRAINING_ENTRY(MIRT__K(pool_windows)),
+    MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
+    MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__K(activate_range),
+    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(exp_range),
+    MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
+};
+
+#define MIRT__WRAP_COMMON(name, arguments)
+#define MIRT__WRAP_FAST(name, arguments) \
+    static void MIRT__T(name)(const mirt__##arguments *args, const mirt__where *where) { \
+        mirt__fast_##name(&MIRT__T(simd), args, where); \
+    }
+#define MIRT__WRAP_NORM(name, arguments) \
+    static void MIRT__T(name)(const mirt__##arguments *args, const mirt__where *where) { \
+        (args->by_row ? mirt__fast_##name##_by_row : mirt__fast_##name)(&MIRT__T(simd), args, where); \
+    }
+#define MIRT__WRAP(name, arguments, fast, use) MIRT__WRAP_##fast(name, arguments)
+MIRT__KERNEL_LIST(MIRT__WRAP)
+#undef MIRT__WRAP_COMMON
+#undef MIRT__WRAP_FAST
+#undef MIRT__WRAP_NORM
+#undef MIRT__WRAP
+static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
+    mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
+}
+static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) {
+    switch (args->kind) {
+    case MIRT_SGD:
+    case MIRT_MUON:
+    case MIRT_ADAFACTOR: mirt__fast_update(where, args, MIRT__K(sgd_range)); break;
+    case MIRT_ADAM:
+    case MIRT_ADAMW:
+    case MIRT_LAMB: mirt__fast_update(where, args, MIRT__K(adam_range)); break;
+    case MIRT_RMSPROP:
+    case MIRT_NADAM:
+    case MIRT_ADAGRAD:
+    case MIRT_ADAMAX:
+    case MIRT_LION:
+    case MIRT_ADADELTA:
+    case MIRT_SCHEDULE_FREE_ADAMW:
+    case MIRT_FTRL: mirt__fast_update(where, args, MIRT__OTHER_RANGE); break;
+    case MIRT__OPTIMIZER_COUNT: break;
+    }
+}
+
+MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
+    MIRT__NAME, true, MIRT__HALF, true, false,
+#define MIRT__KERNEL_FAST(name) MIRT__T(name)
+#define MIRT__KERNEL_NORM MIRT__KERNEL_FAST
+#define MIRT__KERNEL_COMMON(name) mirt__common_##name
+#define MIRT__KERNEL_ENTRY(name, arguments, fast, use) MIRT__USE_##use(MIRT__KERNEL_##fast(name)),
+    MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
+#undef MIRT__KERNEL_FAST
+#undef MIRT__KERNEL_NORM
+#undef MIRT__KERNEL_COMMON
+#undef MIRT__KERNEL_ENTRY
+    mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
+    MIRT__TRAINING_ENTRY(MIRT__T(accumulate)), MIRT__TRAINING_ENTRY(MIRT__T(update))
+};
+
+#undef MIRT__T
+#undef MIRT__NAME
+#undef MIRT__HALF
+#undef MIRT__WORDS
+#undef MIRT__FINISH
+
+#endif
+
+#ifdef MIRT__RESUMED_simd_text
+#undef MIRT__RESUMED_simd_text
+#ifndef MIRT__REAL_DOUBLE
+
+/* >>section kernels/simd.c, resumed */
+
 /* Ends an instruction set: undefines its macros. */
 #undef MIRT__COMPACT
 #undef MIRT__STREAMS
@@ -59462,1690 +61155,6 @@ MIRT__COLD_END
 #endif
 
 #endif /* MIRRORTRAIN_IMPLEMENTATION */
-
-/* Stands above where the header includes itself. */
-#ifdef MIRT__ONLY_simd_text
-#undef MIRT__ONLY_simd_text
-
-/* >>section kernels/simd_text.inc */
-
-/* The primitives of one instruction set, over its wrappers. MIRT__K(name) is name_<set>. */
-#ifdef MIRT__X86
-/* What AVX2 and AVX-512 share. MIRT__X86(name) is an instruction for their vectors, MIRT__ODD(a, b) the even words of a
-   and the odd ones of b, MIRT__QUARTER(x, i) four words of x. */
-#define MIRT__TRANSPOSE 8
-
-MIRT__INLINE MIRT__VEC MIRT__K(zero)(void) { return MIRT__X86(setzero_ps)(); }
-MIRT__INLINE MIRT__VEC MIRT__K(set)(float x) { return MIRT__X86(set1_ps)(x); }
-MIRT__INLINE MIRT__VEC MIRT__K(load)(const float *p) { return MIRT__X86(loadu_ps)(p); }
-MIRT__INLINE void MIRT__K(store)(float *p, MIRT__VEC x) { MIRT__X86(storeu_ps)(p, x); }
-MIRT__INLINE MIRT__VEC MIRT__K(fma)(MIRT__VEC a, MIRT__VEC b, MIRT__VEC c) { return MIRT__X86(fmadd_ps)(a, b, c); }
-MIRT__INLINE MIRT__VEC MIRT__K(sqrt)(MIRT__VEC a) { return MIRT__X86(sqrt_ps)(a); }
-MIRT__INLINE MIRT__VEC MIRT__K(max)(MIRT__VEC a, MIRT__VEC b) { return MIRT__X86(max_ps)(a, b); }
-MIRT__INLINE MIRT__VEC MIRT__K(min)(MIRT__VEC a, MIRT__VEC b) { return MIRT__X86(min_ps)(a, b); }
-MIRT__INLINE MIRT__VEC MIRT__K(relu)(MIRT__VEC x) { return MIRT__K(max)(MIRT__K(zero)(), x); }
-MIRT__INLINE MIRT__K(which) MIRT__K(place)(MIRT__K(which) which) { return which; }
-/* Combines two pairs of `above` and `below` each into groups of four, `next` floats apart. */
-MIRT__INLINE void MIRT__K(pair)(float *to, int64_t next, const float *above, const float *below) {
-    __m128 a = _mm_loadu_ps(above), b = _mm_loadu_ps(below);
-    _mm_storeu_ps(to, _mm_movelh_ps(a, b));
-    _mm_storeu_ps(to + next, _mm_movehl_ps(b, a));
-}
-
-/* Transposes 8x8 floats. Each half of the registers handles half of the rows at a time. */
-MIRT__INLINE __m256 MIRT__K(two_rows)(const float *from, int64_t from_row) {
-    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from)), _mm_loadu_ps(from + 4 * from_row), 1);
-}
-MIRT__INLINE void MIRT__K(transpose_half)(float *to, const float *from, int64_t from_row) {
-    const __m256 a0 = MIRT__K(two_rows)(from, from_row), a1 = MIRT__K(two_rows)(from + from_row, from_row);
-    const __m256 a2 = MIRT__K(two_rows)(from + 2 * from_row, from_row),
-                 a3 = MIRT__K(two_rows)(from + 3 * from_row, from_row);
-    const __m256 b0 = _mm256_unpacklo_ps(a0, a1), b1 = _mm256_unpackhi_ps(a0, a1);
-    const __m256 b2 = _mm256_unpacklo_ps(a2, a3), b3 = _mm256_unpackhi_ps(a2, a3);
-    _mm256_storeu_ps(to, _mm256_shuffle_ps(b0, b2, 0x44));
-    _mm256_storeu_ps(to + MIRT__PANEL, _mm256_shuffle_ps(b0, b2, 0xee));
-    _mm256_storeu_ps(to + 2 * MIRT__PANEL, _mm256_shuffle_ps(b1, b3, 0x44));
-    _mm256_storeu_ps(to + 3 * MIRT__PANEL, _mm256_shuffle_ps(b1, b3, 0xee));
-}
-MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t from_row) {
-    MIRT__K(transpose_half)(to, from, from_row);
-    MIRT__K(transpose_half)(to + 4 * MIRT__PANEL, from + 4, from_row);
-}
-
-/* Products of 32 bits with m, as high and low halves. */
-MIRT__INLINE void MIRT__K(wide)(MIRT__K(which) x, MIRT__K(which) m, MIRT__K(which) * high, MIRT__K(which) * low) {
-    const MIRT__K(which) even = MIRT__X86(mul_epu32)(x, m),
-                         odd = MIRT__X86(mul_epu32)(MIRT__X86(srli_epi64)(x, 32), m);
-    *high = MIRT__ODD(MIRT__X86(srli_epi64)(even, 32), odd);
-    *low = MIRT__ODD(even, MIRT__X86(slli_epi64)(odd, 32));
-}
-
-static void MIRT__K(draw)(uint32_t block, const uint32_t counter[3], uint64_t key, uint32_t *word) {
-    static const uint32_t ascending[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    const MIRT__K(which) m0 = MIRT__X86(set1_epi32)((int)0xD2511F53u), m1 = MIRT__X86(set1_epi32)((int)0xCD9E8D57u);
-    for (int part = 0; part < MIRT__DRAWS; part += MIRT__LANES) {
-        MIRT__K(which) x0, x1 = MIRT__X86(set1_epi32)((int)counter[0]), x2 = MIRT__X86(set1_epi32)((int)counter[1]),
-                           x3 = MIRT__X86(set1_epi32)((int)counter[2]);
-        uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-        memcpy(&x0, ascending, sizeof x0);
-        x0 = MIRT__X86(add_epi32)(x0, MIRT__X86(set1_epi32)((int)(block + (uint32_t)part)));
-        for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
-            MIRT__K(which) h0, l0, h1, l1;
-            MIRT__K(wide)(x0, m0, &h0, &l0);
-            MIRT__K(wide)(x2, m1, &h1, &l1);
-            x0 = h1 ^ x1 ^ MIRT__X86(set1_epi32)((int)k0);
-            x2 = h0 ^ x3 ^ MIRT__X86(set1_epi32)((int)k1);
-            x1 = l1;
-            x3 = l0;
-        }
-        const MIRT__K(which) a = MIRT__X86(unpacklo_epi32)(x0, x1), b = MIRT__X86(unpackhi_epi32)(x0, x1),
-                             c = MIRT__X86(unpacklo_epi32)(x2, x3), d = MIRT__X86(unpackhi_epi32)(x2, x3);
-        const MIRT__K(which) out[4] = {MIRT__X86(unpacklo_epi64)(a, c), MIRT__X86(unpackhi_epi64)(a, c),
-                                       MIRT__X86(unpacklo_epi64)(b, d), MIRT__X86(unpackhi_epi64)(b, d)};
-        for (int i = 0; i < 4; i++) { /* blocks i, 4 + i .. */
-            __m128i *to = (__m128i *)(void *)word + part + i;
-            _mm_storeu_si128(to, MIRT__QUARTER(out[i], 0));
-            _mm_storeu_si128(to + 4, MIRT__QUARTER(out[i], 1));
-#if MIRT__LANES == 16
-            _mm_storeu_si128(to + 8, MIRT__QUARTER(out[i], 2));
-            _mm_storeu_si128(to + 12, MIRT__QUARTER(out[i], 3));
-#endif
-        }
-    }
-}
-#define MIRT__DRAW MIRT__K(draw)
-#endif
-#define MIRT__P(name) MIRT__K(name)
-#define MIRT__PRODUCT(x, b, sum) MIRT__K(fma)(x, b, sum)
-/* The tiles of an instruction set, named MIRT__P(name). They use its wrappers and MIRT__PRODUCT(x, b, sum), which is
-   sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), there
-   are tiles of two vectors, the second of which is a half. */
-#if MIRT__ROWS == 6
-#define MIRT__TILES(T) T(1) T(2) T(3) T(4) T(5) T(6)
-#define MIRT__TILE_NAMES(vectors) \
-    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors), \
-        MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)
-#else
-#define MIRT__TILES(T) T(1) T(2) T(3) T(4)
-#define MIRT__TILE_NAMES(vectors) \
-    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
-#endif
-MIRT__TILES(MIRT__TILE_1)
-MIRT__TILES(MIRT__TILE_2)
-#ifdef MIRT__TALL /* tiles of two vectors have up to fourteen rows */
-MIRT__TILE_2(7) MIRT__TILE_2(8) MIRT__TILE_2(9) MIRT__TILE_2(10)
-MIRT__TILE_2(11) MIRT__TILE_2(12) MIRT__TILE_2(13) MIRT__TILE_2(14)
-#define MIRT__LOW_NAMES \
-    , MIRT__P(tile_7_2), MIRT__P(tile_8_2), MIRT__P(tile_9_2), MIRT__P(tile_10_2), \
-    MIRT__P(tile_11_2), MIRT__P(tile_12_2), MIRT__P(tile_13_2), MIRT__P(tile_14_2)
-#else
-#define MIRT__LOW_NAMES
-#endif
-#if MIRT__VECTORS == 4
-MIRT__TILES(MIRT__TILE_4)
-#endif
-#ifdef MIRT__HALF_PRODUCT
-MIRT__TILES(MIRT__TILE_half)
-#endif
-static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] = {
-    {MIRT__TILE_NAMES(1)}, {MIRT__TILE_NAMES(2) MIRT__LOW_NAMES},
-#if MIRT__VECTORS == 4
-    {MIRT__TILE_NAMES(4)},
-#else
-    {NULL},
-#endif
-#ifdef MIRT__HALF_PRODUCT
-    {MIRT__TILE_NAMES(half)}
-#else
-    {NULL}
-#endif
-};
-#undef MIRT__TILES
-#undef MIRT__TILE_NAMES
-#undef MIRT__LOW_NAMES
-#undef MIRT__TALL
-#undef MIRT__PRODUCT
-#undef MIRT__HALF_PRODUCT
-#undef MIRT__HALF_WHOLE
-#undef MIRT__P
-
-typedef uint32_t MIRT__K(bits) __attribute__((vector_size(4 * MIRT__LANES)));
-/* x * 2^n, n the lowest bits of `n`. */
-MIRT__INLINE MIRT__VEC MIRT__K(raise)(MIRT__VEC x, MIRT__VEC n) {
-    return (MIRT__VEC)((MIRT__K(bits))x + ((MIRT__K(bits))n << 23));
-}
-MIRT__INLINE MIRT__VEC MIRT__K(if_greater)(MIRT__VEC a, MIRT__VEC b, MIRT__VEC yes, MIRT__VEC no) {
-    return MIRT__K(select)(MIRT__K(greater)(a, b), yes, no);
-}
-#if MIRT__MASKS < 1
-MIRT__INLINE MIRT__VEC MIRT__K(load_some)(const float *p, int64_t count) {
-    float some[MIRT__LANES] = {0};
-    memcpy(some, p, (size_t)count * sizeof *p);
-    return MIRT__K(load)(some);
-}
-MIRT__INLINE void MIRT__K(store_some)(float *p, MIRT__VEC x, int64_t count) {
-    float some[MIRT__LANES];
-    MIRT__K(store)(some, x);
-    memcpy(p, some, (size_t)count * sizeof *p);
-}
-#endif
-MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
-    return n < MIRT__LANES ? MIRT__K(load_some)(p, n) : MIRT__K(load)(p);
-}
-MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
-    if (n < MIRT__LANES) MIRT__K(store_some)(p, x, n);
-    else MIRT__K(store)(p, x);
-}
-#if MIRT__MASKS < 2
-/* Numbers rounded to bfloat16, ties to even, in the upper halves of words; NaN stays NaN. */
-MIRT__INLINE MIRT__VEC MIRT__K(rounded)(MIRT__VEC x) {
-    const MIRT__K(bits) bits = (MIRT__K(bits))x, even = bits + 0x7fffu + (bits >> 16 & 1u);
-    return MIRT__K(select)((MIRT__K(mask))(x != x), (MIRT__VEC)(bits | 0x400000u), (MIRT__VEC)even);
-}
-MIRT__INLINE MIRT__VEC MIRT__K(load_half_some)(const uint16_t *p, int64_t count) {
-    uint16_t some[MIRT__LANES] = {0};
-    memcpy(some, p, (size_t)count * sizeof *p);
-    return MIRT__K(load_half)(some);
-}
-MIRT__INLINE void MIRT__K(store_half)(uint16_t *p, MIRT__VEC x) { MIRT__K(store_high)(p, MIRT__K(rounded)(x)); }
-MIRT__INLINE void MIRT__K(store_half_some)(uint16_t *p, MIRT__VEC x, int64_t count) {
-    uint16_t some[MIRT__LANES];
-    MIRT__K(store_half)(some, x);
-    memcpy(p, some, (size_t)count * sizeof *p);
-}
-#endif
-#if !MIRT__STREAMS /* lines would be written in parts, so nothing bypasses the cache */
-MIRT__INLINE void MIRT__K(stream)(float *p, MIRT__VEC x) { MIRT__K(store)(p, x); }
-MIRT__INLINE void MIRT__K(store_halves)(uint16_t *p, MIRT__VEC x, MIRT__VEC y, bool stream) {
-    (void)stream;
-    MIRT__K(store_half)(p, x);
-    MIRT__K(store_half)(p + MIRT__LANES, y);
-}
-#endif
-MIRT__INLINE MIRT__VEC MIRT__K(round)(MIRT__VEC x) {
-    return (MIRT__VEC)((MIRT__K(bits))MIRT__K(rounded)(x) & 0xffff0000u);
-}
-static void MIRT__K(round_range)(float *x, int64_t count) {
-    int64_t i = 0;
-    for (; i + MIRT__LANES <= count; i += MIRT__LANES) MIRT__K(store)(x + i, MIRT__K(round)(MIRT__K(load)(x + i)));
-    if (i < count) MIRT__K(store_some)(x + i, MIRT__K(round)(MIRT__K(load_some)(x + i, count - i)), count - i);
-}
-
-static void MIRT__K(copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
-    for (int64_t j = 0; j < columns; j += MIRT__LANES) {
-        for (int64_t p = 0; p < k; p++) {
-            MIRT__K(store)(to + p * MIRT__PANEL + j, MIRT__K(load_up_to)(from + p * from_row + j, columns - j));
-        }
-    }
-}
-
-static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
-    int64_t whole_k = k - k % MIRT__TRANSPOSE, whole_columns = columns - columns % MIRT__TRANSPOSE;
-    for (int64_t j = 0; j < whole_columns; j += MIRT__TRANSPOSE) {
-        for (int64_t p = 0; p < whole_k; p += MIRT__TRANSPOSE) {
-            MIRT__K(transpose_block)(to + p * MIRT__PANEL + j, from + j * from_row + p, from_row);
-        }
-    }
-    for (int64_t j = 0; j < columns; j++) {
-        for (int64_t p = j < whole_columns ? whole_k : 0; p < k; p++) to[p * MIRT__PANEL + j] = from[j * from_row + p];
-    }
-}
-
-/* Exponentials and functions of them, for vectors of one instruction set. NaN stays NaN. */
-
-/* y x + c, a step of Horner's rule. */
-MIRT__INLINE MIRT__VEC MIRT__K(horner)(MIRT__VEC y, MIRT__VEC x, float c) {
-    return MIRT__K(fma)(y, x, MIRT__K(set)(c));
-}
-/* exp(x) = 2^n (1 + q): q, and in *n a number whose lowest bits are n (MIRT__K(raise) takes them). */
-MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
-    const MIRT__VEC middle = MIRT__K(set)(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
-    *n = MIRT__K(fma)(x, MIRT__K(set)(1.44269504088896341f), middle);
-    const MIRT__VEC whole = *n - middle;
-    MIRT__VEC r = MIRT__K(fma)(whole, MIRT__K(set)(-0.693359375f), x); /* log(2) in two parts, the first of few bits */
-    r = MIRT__K(fma)(whole, MIRT__K(set)(2.12194440e-4f), r);
-    MIRT__VEC q = MIRT__K(fma)(r, MIRT__K(set)(1.9875691500e-4f), MIRT__K(set)(1.3981999507e-3f));
-    q = MIRT__K(horner)(q, r, 8.3334519073e-3f);
-    q = MIRT__K(horner)(q, r, 4.1665795894e-2f);
-    q = MIRT__K(horner)(q, r, 1.6666665459e-1f);
-    q = MIRT__K(horner)(q, r, 5.0000001201e-1f);
-    return MIRT__K(fma)(q, r * r, r);
-}
-/* Results below the smallest normal number are 0. */
-MIRT__INLINE MIRT__VEC MIRT__K(exp_inline)(MIRT__VEC x) {
-    MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
-    y = MIRT__K(raise)(y + 1.0f, n);
-    y = MIRT__K(if_greater)(x, MIRT__K(set)(-87.33654475f), y, MIRT__K(relu)(x));
-    return MIRT__K(if_greater)(x, MIRT__K(set)(88.72283905f), MIRT__K(set)(INFINITY), y);
-}
-/* What many activations call, and so is not inline in each: exp, expm1, sigmoid. */
-static __attribute__((noinline)) MIRT__VEC MIRT__K(exp)(MIRT__VEC x) { return MIRT__K(exp_inline)(x); }
-/* exp(x) - 1, precise near 0, for x up to 80. */
-static __attribute__((noinline)) MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
-    MIRT__VEC n;
-    const MIRT__VEC one = MIRT__K(set)(1.0f), q = MIRT__K(exp_parts)(MIRT__K(max)(MIRT__K(set)(-30.0f), x), &n),
-                    s = MIRT__K(raise)(one, n);
-    return MIRT__K(fma)(s, q, s - one);
-}
-MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(zero)() - x); }
-/* 1 + exp(-x), where x is at least -88: 1 + 2^n exp(-r), with one part of log(2), which is off by 2e-9. */
-MIRT__INLINE MIRT__VEC MIRT__K(sigmoid_below)(MIRT__VEC x) {
-    const MIRT__VEC one = MIRT__K(set)(1.0f), middle = MIRT__K(set)(12582912.0f),
-                    most = MIRT__K(min)(MIRT__K(set)(87.0f), x);
-    const MIRT__VEC n = MIRT__K(fma)(most, MIRT__K(set)(-1.44269504088896341f), middle);
-    const MIRT__VEC r = MIRT__K(fma)(n - middle, MIRT__K(set)(0.69314718055994531f), most);
-    MIRT__VEC y = MIRT__K(fma)(r, MIRT__K(set)(1.3814602280e-3f), MIRT__K(set)(-8.3687156439e-3f));
-    y = MIRT__K(horner)(y, r, 4.1668388993e-2f);
-    y = MIRT__K(horner)(y, r, -1.6666521132e-1f);
-    y = MIRT__K(horner)(y, r, 4.9999994040e-1f);
-    y = MIRT__K(horner)(y, r, -1.0f);
-    y = MIRT__K(fma)(y, r, one);
-    return MIRT__K(fma)(MIRT__K(raise)(one, n), y, one);
-}
-MIRT__INLINE MIRT__VEC MIRT__K(sigmoid_inline)(MIRT__VEC x) {
-    return 1.0f / MIRT__K(sigmoid_below)(MIRT__K(max)(MIRT__K(set)(-88.0f), x));
-}
-static __attribute__((noinline)) MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) { return MIRT__K(sigmoid_inline)(x); }
-MIRT__INLINE MIRT__VEC MIRT__K(silu)(MIRT__VEC x) {
-    const MIRT__VEC above = MIRT__K(max)(MIRT__K(set)(-88.0f), x); /* below this both are almost 0 */
-    return above / MIRT__K(sigmoid_below)(above);
-}
-MIRT__INLINE MIRT__VEC MIRT__K(tanh)(MIRT__VEC x) {
-    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(20.0f), MIRT__K(abs)(x)), e = MIRT__K(expm1)(a + a);
-    const MIRT__VEC y = e / (e + 2.0f), zero = MIRT__K(zero)();
-    return MIRT__K(if_greater)(zero, x, zero - y, y);
-}
-/* log(1 + exp(x)), with log(1 + e) = 2 artanh(e / (2 + e)). */
-MIRT__INLINE MIRT__VEC MIRT__K(softplus)(MIRT__VEC x) {
-    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(zero)() - MIRT__K(abs)(x));
-    const MIRT__VEC s = e / (e + 2.0f), t = s * s;
-    MIRT__VEC y = MIRT__K(fma)(t, MIRT__K(set)(1.0f / 13), MIRT__K(set)(1.0f / 11));
-    y = MIRT__K(horner)(y, t, 1.0f / 9);
-    y = MIRT__K(horner)(y, t, 1.0f / 7);
-    y = MIRT__K(horner)(y, t, 1.0f / 5);
-    y = MIRT__K(horner)(y, t, 1.0f / 3);
-    y = MIRT__K(fma)(y * t, s, s);
-    return MIRT__K(relu)(x) + (y + y);
-}
-/* The standard normal distribution's probability of less than x, and *bell = exp(-x^2 / 2). The tail beyond a is
-   exp(-a^2 / 2) times a polynomial in (a - 3) / (a + 3). */
-MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
-    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(15.0f), MIRT__K(abs)(x)), half = MIRT__K(set)(-0.5f);
-    const MIRT__VEC square = a * a, rest = MIRT__K(fma)(a, a, MIRT__K(zero)() - square);
-    const MIRT__VEC e = MIRT__K(exp)(half * square), u = (a - 3.0f) / (a + 3.0f);
-    *bell = MIRT__K(fma)(e, half * rest, e);
-    MIRT__VEC y = MIRT__K(fma)(u, MIRT__K(set)(5.3161413e-5f), MIRT__K(set)(1.1501417e-4f));
-    y = MIRT__K(horner)(y, u, -3.3901236e-4f);
-    y = MIRT__K(horner)(y, u, -9.832889e-4f);
-    y = MIRT__K(horner)(y, u, 2.9043872e-3f);
-    y = MIRT__K(horner)(y, u, 6.1319424e-3f);
-    y = MIRT__K(horner)(y, u, -0.046213266f);
-    y = MIRT__K(horner)(y, u, 0.12322504f);
-    y = MIRT__K(horner)(y, u, -0.20640261f);
-    y = *bell * MIRT__K(horner)(y, u, 0.12151395f);
-    return MIRT__K(if_greater)(x, MIRT__K(zero)(), 1.0f - y, y);
-}
-/* x, between bounds beyond which slopes are constant: no power of it overflows. */
-MIRT__INLINE MIRT__VEC MIRT__K(between)(MIRT__VEC x, float low, float high) {
-    return MIRT__K(max)(MIRT__K(set)(low), MIRT__K(min)(MIRT__K(set)(high), x));
-}
-/* tanh(softplus(x)) = n / (n + 2), n = e (e + 2), e = exp(x). */
-MIRT__INLINE MIRT__VEC MIRT__K(mish)(MIRT__VEC x) {
-    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(between)(x, -88.0f, 20.0f)), n = e * (e + 2.0f);
-    return MIRT__K(max)(MIRT__K(set)(-88.0f), x) * (n / (n + 2.0f));
-}
-MIRT__INLINE MIRT__VEC MIRT__K(mish_slope)(MIRT__VEC u) {
-    const MIRT__VEC x = MIRT__K(between)(u, -88.0f, 20.0f), e = MIRT__K(exp)(x), n = e * (e + 2.0f), w = n + 2.0f;
-    return n / w + x * (4.0f * e * (e + 1.0f)) / (w * w);
-}
-MIRT__INLINE MIRT__VEC MIRT__K(gelu_gate)(MIRT__VEC x) {
-    return MIRT__K(sigmoid)(x * MIRT__K(horner)(MIRT__K(set)(MIRT__GELU_CUBE), x * x, MIRT__GELU_SLOPE));
-}
-MIRT__INLINE MIRT__VEC MIRT__K(gelu_approximate_slope)(MIRT__VEC u) {
-    const MIRT__VEC x = MIRT__K(between)(u, -12.0f, 12.0f), s = MIRT__K(gelu_gate)(x);
-    const MIRT__VEC rise = MIRT__K(horner)(MIRT__K(set)(3 * MIRT__GELU_CUBE), x * x, MIRT__GELU_SLOPE);
-    return MIRT__K(fma)(x * (s * (1.0f - s)), rise, s);
-}
-MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
-    return MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(x + 3.0f)) / 6.0f;
-}
-
-/* A curved activation; `scale` is the slope of leaky relu below zero, or elu's factor. Callers clip with
-   MIRT__K(bend). */
-MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_kind kind, MIRT__VEC scale) {
-    const MIRT__VEC zero = MIRT__K(zero)();
-    MIRT__VEC s, bell;
-    switch (kind) {
-    case MIRT_SIGMOID: return MIRT__K(sigmoid)(x);
-    case MIRT_TANH: return MIRT__K(tanh)(x);
-    case MIRT_SILU: return MIRT__K(silu)(x);
-    case MIRT_LEAKY_RELU: return MIRT__K(if_greater)(x, zero, x, x * scale);
-    case MIRT_ELU:
-    case MIRT_SELU:
-        if (kind == MIRT_SELU) scale = MIRT__K(set)(MIRT__SELU_ALPHA);
-        x = MIRT__K(if_greater)(x, zero, x, MIRT__K(expm1)(x) * scale);
-        if (kind == MIRT_SELU) x *= MIRT__SELU_SCALE;
-        return x;
-    case MIRT_GELU: return x * MIRT__K(normal)(x, &bell);
-    case MIRT_HARD_SIGMOID:
-    case MIRT_HARD_SWISH:
-        s = MIRT__K(hard_sigmoid)(x);
-        if (kind == MIRT_HARD_SWISH) s *= x;
-        return s;
-    case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
-    case MIRT_MISH: return MIRT__K(mish)(x);
-    case MIRT_SOFTSIGN: return x / (1.0f + MIRT__K(abs)(x));
-    case MIRT_EXPONENTIAL: return MIRT__K(exp)(x);
-    case MIRT_GELU_APPROXIMATE: return MIRT__K(max)(MIRT__K(set)(-12.0f), x) * MIRT__K(gelu_gate)(x);
-    case MIRT_RELU:
-    case MIRT_RELU6:
-    MIRT__NOT_ELEMENTWISE;
-    }
-    return x;
-}
-/* g times the activation's derivative at its input u. */
-MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, MIRT__VEC scale) {
-    const MIRT__VEC zero = MIRT__K(zero)();
-    MIRT__VEC s, bell;
-    switch (kind) {
-    case MIRT_SIGMOID:
-        s = MIRT__K(sigmoid)(u);
-        return g * (s * (1.0f - s));
-    case MIRT_TANH:
-        s = MIRT__K(tanh)(u);
-        return g * (1.0f - s * s);
-    case MIRT_SILU:
-        s = MIRT__K(sigmoid)(u);
-        return g * (s * (1.0f + u * (1.0f - s)));
-    case MIRT_LEAKY_RELU: return MIRT__K(if_greater)(u, zero, g, g * scale);
-    case MIRT_ELU:
-    case MIRT_SELU:
-        if (kind == MIRT_SELU) scale = MIRT__K(set)(MIRT__SELU_ALPHA);
-        s = MIRT__K(if_greater)(u, zero, MIRT__K(set)(1.0f), MIRT__K(exp)(u) * scale);
-        if (kind == MIRT_SELU) s *= MIRT__SELU_SCALE;
-        return g * s;
-    case MIRT_GELU:
-        s = MIRT__K(normal)(u, &bell);
-        /* 1 / sqrt(2 pi) */
-        return g * MIRT__K(fma)(u, bell * 0.39894228040143268f, s);
-    case MIRT_HARD_SIGMOID:
-    case MIRT_HARD_SWISH:
-        s = kind == MIRT_HARD_SIGMOID ? MIRT__K(set)(1.0f) : u;
-        s = MIRT__K(if_greater)(MIRT__K(set)(3.0f), MIRT__K(abs)(u), s, zero) / 6.0f;
-        return kind == MIRT_HARD_SIGMOID ? g * s : g * (MIRT__K(hard_sigmoid)(u) + s);
-    case MIRT_SOFTPLUS: return g * MIRT__K(sigmoid)(u);
-    case MIRT_MISH: return g * MIRT__K(mish_slope)(u);
-    case MIRT_SOFTSIGN:
-        s = 1.0f + MIRT__K(abs)(u);
-        return g / (s * s);
-    case MIRT_EXPONENTIAL: return g * MIRT__K(exp)(u);
-    case MIRT_GELU_APPROXIMATE: return g * MIRT__K(gelu_approximate_slope)(u);
-    case MIRT_RELU:
-    case MIRT_RELU6:
-    MIRT__NOT_ELEMENTWISE;
-    }
-    return g;
-}
-
-/* How a loop applies an activation: by clipping, as silu, or generally. Loops are compiled for each way, with
-   MIRT__COMPACT only for the general one. */
-typedef enum MIRT__K(how) { MIRT__K(by_clipping), MIRT__K(by_silu), MIRT__K(by_any) } MIRT__K(how);
-/* An activation of a layer: x is clipped to [low, high], which suffices for linear, relu and relu6. The slope is 1
-   above low and not above `below`, else 0. */
-typedef struct MIRT__K(bend) {
-    MIRT__VEC low, high, below;
-    mirt_activation_kind kind;
-    MIRT__K(how) how;
-} MIRT__K(bend);
-MIRT__INLINE MIRT__K(how) MIRT__K(how_of)(mirt_activation_kind kind) {
-    if (kind == MIRT_LINEAR || kind == MIRT_RELU || kind == MIRT_RELU6) return MIRT__K(by_clipping);
-    return kind == MIRT_SILU ? MIRT__K(by_silu) : MIRT__K(by_any);
-}
-MIRT__INLINE MIRT__K(bend) MIRT__K(bend_of)(mirt_activation_kind kind) {
-    const bool relu = kind == MIRT_RELU || kind == MIRT_RELU6;
-    MIRT__K(bend) b;
-    b.low = MIRT__K(set)(relu ? 0.0f : -INFINITY);
-    b.high = MIRT__K(set)(kind == MIRT_RELU6 ? 6.0f : INFINITY);
-    b.below = MIRT__K(set)(kind == MIRT_RELU6 ? 5.9999995f : INFINITY); /* the largest number below 6 */
-    b.kind = kind;
-    b.how = MIRT__K(how_of)(kind);
-    return b;
-}
-#define MIRT__LAYER_SCALE(kind) ((kind) == MIRT_LEAKY_RELU ? 0.2f : 1.0f)
-static __attribute__((noinline)) MIRT__VEC MIRT__K(activate_any)(MIRT__VEC x, mirt_activation_kind kind, float scale) {
-    return MIRT__K(activate_by)(x, kind, MIRT__K(set)(scale));
-}
-static __attribute__((noinline)) MIRT__VEC MIRT__K(slope_any)(MIRT__VEC g, MIRT__VEC u, mirt_activation_kind kind,
-                                                              float scale) {
-    return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(scale));
-}
-MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const MIRT__K(bend) *b, const MIRT__K(how) how) {
-    if (how == MIRT__K(by_silu)) return MIRT__K(activate_by)(x, MIRT_SILU, x);
-    x = MIRT__K(min)(b->high, MIRT__K(max)(b->low, x));
-    return how == MIRT__K(by_clipping) || b->how == MIRT__K(by_clipping)
-               ? x
-               : MIRT__K(activate_any)(x, b->kind, MIRT__LAYER_SCALE(b->kind));
-}
-/* g times the slope at u; for activations other than clipping only if `how` is general. */
-MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(bend) *b, const MIRT__K(how) how) {
-    const MIRT__VEC zero = MIRT__K(zero)();
-    if (how != MIRT__K(by_clipping) && b->how != MIRT__K(by_clipping))
-        return MIRT__K(slope_any)(g, u, b->kind, MIRT__LAYER_SCALE(b->kind));
-    if (b->kind == MIRT_LINEAR) return g;
-    return MIRT__K(if_greater)(u, b->low, MIRT__K(if_greater)(u, b->below, zero, g), zero);
-}
-#undef MIRT__LAYER_SCALE
-
-/* Arrays of numbers; the general way uses calls. */
-#define MIRT__CURVE(y) \
-    for (int64_t i = 0; i < count; i += MIRT__LANES) { \
-        const MIRT__VEC u = MIRT__K(load_up_to)(x + i, count - i); \
-        MIRT__K(store_up_to)(to + i, y, count - i); \
-    }
-static void MIRT__K(activate_range)(mirt_activation_kind kind, float scale, const float *x, float *to, int64_t count) {
-    if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(activate_by)(u, MIRT_SILU, u))
-    else if (!MIRT__COMPACT && kind == MIRT_SIGMOID) MIRT__CURVE(MIRT__K(sigmoid_inline)(u))
-    else if (!MIRT__COMPACT && kind == MIRT_EXPONENTIAL) MIRT__CURVE(MIRT__K(exp_inline)(u))
-    else MIRT__CURVE(MIRT__K(activate_any)(u, kind, scale))
-}
-static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *to,
-                                 int64_t count) {
-    if (!MIRT__COMPACT && kind == MIRT_SILU)
-        MIRT__CURVE(MIRT__K(slope_by)(MIRT__K(load_up_to)(dy + i, count - i), u, MIRT_SILU, u))
-    else MIRT__CURVE(MIRT__K(slope_any)(MIRT__K(load_up_to)(dy + i, count - i), u, kind, scale))
-}
-static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t count) {
-    const MIRT__VEC below = MIRT__K(set)(less);
-    MIRT__CURVE(MIRT__K(exp_inline)(u - below))
-}
-#undef MIRT__CURVE
-/* Tiled reads of lazy operands, and epilogues of outputs. */
-
-/* `whole` vectors, or `n` lanes. */
-MIRT__INLINE MIRT__VEC MIRT__K(load_part)(const float *p, int64_t n, const bool whole) {
-    return whole ? MIRT__K(load)(p) : MIRT__K(load_some)(p, n);
-}
-MIRT__INLINE void MIRT__K(store_part)(float *p, MIRT__VEC x, int64_t n, const bool whole) {
-    if (whole) MIRT__K(store)(p, x);
-    else MIRT__K(store_some)(p, x, n);
-}
-/* Elements from `at` on of floats or bfloat16. */
-MIRT__INLINE MIRT__VEC MIRT__K(load_as)(const void *p, int64_t at, bool half, int64_t n, const bool whole) {
-    const uint16_t *halves = (const uint16_t *)p + at;
-    if (half) return whole ? MIRT__K(load_half)(halves) : MIRT__K(load_half_some)(halves, n);
-    return MIRT__K(load_part)((const float *)p + at, n, whole);
-}
-MIRT__INLINE void MIRT__K(store_as)(void *p, int64_t at, MIRT__VEC x, bool half, int64_t n, const bool whole) {
-    uint16_t *halves = (uint16_t *)p + at;
-    if (half && whole) MIRT__K(store_half)(halves, x);
-    else if (half) MIRT__K(store_half_some)(halves, x, n);
-    else MIRT__K(store_part)((float *)p + at, x, n, whole);
-}
-
-/* Columns of a normalization. */
-typedef struct MIRT__K(norm) {
-    MIRT__VEC mean, factor, offset;
-} MIRT__K(norm);
-MIRT__INLINE MIRT__K(norm)
-    MIRT__K(norm_of)(const mirt__norm_columns *columns, int64_t j, int64_t n, const bool whole) {
-    MIRT__K(norm) u;
-    u.mean = MIRT__K(load_part)(columns->mean + j, n, whole);
-    u.factor = MIRT__K(load_part)(columns->factor + j, n, whole);
-    u.offset = MIRT__K(load_part)(columns->offset + j, n, whole);
-    return u;
-}
-MIRT__INLINE MIRT__VEC MIRT__K(normed)(MIRT__VEC x, const MIRT__K(norm) *u) {
-    return (x - u->mean) * u->factor + u->offset;
-}
-
-/* Elements of any dtype, with the affine function of the reader. */
-static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
-    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
-    const bool affine = reader->affine;
-    const int dtype = (int)reader->dtype;
-    const size_t size = mirt__dtype_size(reader->dtype);
-    const char *from = (const char *)reader->data + (size_t)at * size;
-    char some[MIRT__LANES * sizeof(float)];
-    if (dtype == MIRT_FLOAT32 && !affine) {
-        memcpy(to, from, (size_t)count * sizeof(float));
-        return;
-    }
-    for (int64_t i = 0; i < count; i += MIRT__LANES, from += MIRT__LANES * size) {
-        const int64_t n = count - i;
-        if (n < MIRT__LANES) {
-            memset(some, 0, sizeof some);
-            memcpy(some, from, (size_t)n * size);
-            from = some;
-        }
-        const void *place = from;
-        MIRT__VEC x;
-        if (dtype == MIRT__BFLOAT16) x = MIRT__K(load_half)((const uint16_t *)place);
-        else if (dtype == MIRT_UINT8) x = MIRT__K(from_u8)((const uint8_t *)place);
-        else if (dtype == MIRT_INT32) x = MIRT__K(from_i32)((const int32_t *)place);
-        else x = MIRT__K(load)((const float *)place);
-        if (affine) x = MIRT__K(fma)(x, scale, offset);
-        MIRT__K(store_up_to)(to + i, x, n);
-    }
-}
-
-/* `columns` channels of some pixels, `row` apart in source and target; `at` is the first element, of the source's first
-   column. */
-typedef struct MIRT__K(input_tile) {
-    const mirt__source *source;
-    float *to;
-    int64_t at, row, pixels, columns;
-} MIRT__K(input_tile);
-
-/* The hardware prefetcher does not read far enough ahead. */
-#define MIRT__AHEAD_OF(p) __builtin_prefetch((const char *)p + (at + j + 1024) * size);
-/* Columns [j, end), whole vectors or the last one, pixel by pixel, because sequential access is fastest. */
-MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(input_tile) * s, const int64_t first, const int64_t end,
-                                     const MIRT__K(how) how, const bool whole) {
-    const mirt__source *from = s->source;
-    const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
-    const mirt__norm_columns columns = from->norm;
-    const void *x = from->from.data;
-    const bool half = from->from.dtype == MIRT__BFLOAT16;
-    const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4;
-    int64_t at = s->at;
-    float *to = s->to;
-    for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
-        for (int64_t j = first; j < end; j += MIRT__LANES) {
-            const MIRT__K(norm) norm = MIRT__K(norm_of)(&columns, j, n, whole);
-            MIRT__AHEAD_OF(x)
-            const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at + j, half, n, whole), &norm);
-            MIRT__K(store_part)(to + j, MIRT__K(activate)(u, &bend, how), n, whole);
-        }
-    }
-}
-MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(input_tile) * s, const int64_t first, const int64_t end,
-                                     const MIRT__K(how) how, const bool whole) {
-    const mirt__source *from = s->source;
-    const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.back->norm.activation);
-    const mirt__norm_columns columns = from->norm;
-    const float *less = from->less, *part = from->part;
-    const void *dy = from->from.data, *z = from->from.back->z;
-    const bool half = from->from.dtype == MIRT__BFLOAT16;
-    const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4;
-    int64_t at = s->at;
-    float *to = s->to;
-    for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
-        for (int64_t j = first; j < end; j += MIRT__LANES) {
-            const MIRT__K(norm) norm = MIRT__K(norm_of)(&columns, j, n, whole);
-            MIRT__AHEAD_OF(z)
-            MIRT__AHEAD_OF(dy)
-            const MIRT__VEC d = MIRT__K(load_as)(z, at + j, half, n, whole) - norm.mean;
-            MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole);
-            if (bend.kind != MIRT_LINEAR)
-                g = MIRT__K(slope)(g, d * norm.factor + norm.offset, &bend, how);
-            if (less)
-                g = g - MIRT__K(load_part)(less + j, n, whole) - d * MIRT__K(load_part)(part + j, n, whole);
-            MIRT__K(store_part)(to + j, g * norm.factor, n, whole);
-        }
-    }
-}
-#undef MIRT__AHEAD_OF
-static void MIRT__K(read_columns)(const MIRT__K(input_tile) *s) {
-    const mirt__reader *reader = &s->source->from;
-    const MIRT__K(how) how = MIRT__K(how_of)(
-        MIRT__TRAINS && reader->back ? reader->back->norm.activation : reader->norm->activation);
-    const int64_t whole = s->columns - s->columns % MIRT__LANES;
-    if (MIRT__TRAINS && reader->back) {
-        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_back)(s, 0, whole, MIRT__K(by_clipping), true);
-        else MIRT__K(read_back)(s, 0, whole, MIRT__K(by_any), true);
-        if (whole < s->columns) MIRT__K(read_back)(s, whole, s->columns, MIRT__K(by_any), false);
-    } else {
-        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_clipping), true);
-        else if (!MIRT__COMPACT && how == MIRT__K(by_silu)) MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_silu), true);
-        else MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_any), true);
-        if (whole < s->columns) MIRT__K(read_norm)(s, whole, s->columns, MIRT__K(by_any), false);
-    }
-}
-
-/* Columns [channel, channel + columns) of pixels from `pixel` on, times the gates of their images. */
-static void MIRT__K(read_gate)(const MIRT__K(input_tile) *s, int64_t pixel, int64_t channel) {
-    const mirt__reader *reader = &s->source->from;
-    const int64_t image = pixel / reader->gate_pixels;
-    int64_t left = (image + 1) * reader->gate_pixels - pixel;
-    const float *gate = reader->gate + image * reader->channels + channel;
-    float *to = s->to;
-    for (int64_t p = 0; p < s->pixels; p++, to += s->row) {
-        for (int64_t j = 0; j < s->columns; j += MIRT__LANES) {
-            const int64_t n = s->columns - j;
-            MIRT__K(store_up_to)
-            (to + j, MIRT__K(load_up_to)(to + j, n) * MIRT__K(load_up_to)(gate + j, n), n);
-        }
-        if (--left == 0) {
-            left = reader->gate_pixels;
-            gate += reader->channels;
-        }
-    }
-}
-
-static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int64_t count) {
-    const mirt__reader *reader = &source->from;
-    const bool back = MIRT__TRAINS && reader->back;
-    if (!reader->norm && !reader->gate && !back) {
-        MIRT__K(read_plain)(to, reader, at, count);
-        return;
-    }
-    const int64_t c = reader->channels, channel = at % c, most = 8 + 1024 / c; /* pixels whose lines stay in L1 */
-    const bool pixels = channel == 0 && count % c == 0;
-    mirt__source moved = *source;
-    MIRT__K(input_tile) s;
-    s.source = &moved;
-    s.row = c;
-    s.columns = pixels ? c : count;
-    mirt__norm_columns_skip(&moved.norm, channel);
-    if (back && source->less) {
-        moved.less += channel;
-        moved.part += channel;
-    }
-    for (int64_t left = pixels ? count / c : 1; left > 0; left -= s.pixels) {
-        s.pixels = mirt__min(left, most);
-        s.to = to;
-        s.at = at;
-        if (back || reader->norm) MIRT__K(read_columns)(&s);
-        else MIRT__K(read_plain)(to, reader, at, s.pixels * s.columns);
-        if (reader->gate) MIRT__K(read_gate)(&s, at / c, channel);
-        to += s.pixels * c;
-        at += s.pixels * c;
-    }
-}
-
-/* x times the derivative of the activation whose output is `mask`. */
-MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activation_kind kind) {
-    const MIRT__VEC zero = MIRT__K(zero)();
-    switch (kind) {
-    case MIRT_RELU: return MIRT__K(if_greater)(mask, zero, x, zero);
-    case MIRT_RELU6:
-        return MIRT__K(if_greater)(mask, zero, MIRT__K(if_greater)(MIRT__K(set)(6.0f), mask, x, zero), zero);
-    case MIRT_SIGMOID: return x * (mask * (1.0f - mask));
-    case MIRT_TANH: return x * (1.0f - mask * mask);
-    default: return x;
-    }
-}
-
-/* The epilogue of every number. Unused parts are removed by constant propagation. */
-typedef struct MIRT__K(duty) {
-    const void *add, *mask, *slope_x;
-    mirt_activation_kind mask_activation;
-    MIRT__VEC mask_end; /* of relu and relu6 */
-    MIRT__K(bend) bend, slope_bend;
-    bool half, bias, norm, activate, slope, z, gradient, moments, images;
-} MIRT__K(duty);
-/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope; `frozen` are
-   floats that are normalized, without bias, and before silu without `add`. */
-MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward,
-                                              const mirt__column_sums sums, const MIRT__K(how) how, const bool frozen) {
-    const mirt__epilogue *e = f->epilogue;
-    MIRT__K(duty) d;
-    d.add = frozen && how == MIRT__K(by_silu) ? NULL : e->add;
-    d.mask = MIRT__TRAINS && backward ? e->mask : NULL;
-    d.slope_x = e->slope_x;
-    d.mask_activation = e->mask_activation;
-    d.mask_end = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 6.0f : INFINITY);
-    d.bend = MIRT__K(bend_of)(e->activation);
-    d.slope_bend = MIRT__K(bend_of)(MIRT__TRAINS && e->slope ? e->slope->activation : MIRT_LINEAR);
-    d.half = !frozen && f->dtype == MIRT__BFLOAT16;
-    d.bias = forward && !frozen && f->bias;
-    d.norm = forward && (frozen || f->norm.mean);
-    d.activate = forward;
-    d.gradient = MIRT__TRAINS && sums == MIRT__SUMS_GRADIENT;
-    d.moments = MIRT__TRAINS && sums == MIRT__SUMS_MOMENTS;
-    d.images = !d.gradient && !d.moments && e->sums == MIRT__SUMS_IMAGES;
-    d.slope = MIRT__TRAINS && backward && d.slope_bend.kind != MIRT_LINEAR;
-    d.z = d.slope || d.gradient;
-    return d;
-}
-
-/* One vector of columns, from column j on. */
-typedef struct MIRT__K(column) {
-    MIRT__VEC beta, shift, first, second;
-    MIRT__K(norm) u, v;
-} MIRT__K(column);
-MIRT__INLINE MIRT__K(column)
-    MIRT__K(column_of)(const mirt__finishing *f, const MIRT__K(duty) * d, int64_t j, int64_t n, const bool whole) {
-    const MIRT__VEC zero = MIRT__K(zero)();
-    MIRT__K(column) k = {zero, zero, zero, zero, {zero, zero, zero}, {zero, zero, zero}};
-    if (d->bias) k.beta = MIRT__K(load_part)(f->bias + j, n, whole);
-    if (d->norm) k.u = MIRT__K(norm_of)(&f->norm, j, n, whole);
-    if (d->z) k.v = MIRT__K(norm_of)(&f->slope, j, n, whole);
-    if ((!d->gradient && !d->moments && !d->images) || f->fresh) return k;
-    if (d->moments) k.shift = MIRT__K(load_part)(f->sum + j, n, whole);
-    k.first = MIRT__K(load_part)(f->sum + (d->moments ? f->sum_row : 0) + j, n, whole);
-    if (!d->images) k.second = MIRT__K(load_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, n, whole);
-    return k;
-}
-MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(duty) * d, const MIRT__K(column) * k,
-                                       int64_t j, int64_t n, const bool whole) {
-    if (d->moments) MIRT__K(store_part)(f->sum + j, k->shift, n, whole);
-    if (!d->moments && !d->gradient && !d->images) return;
-    MIRT__K(store_part)(f->sum + (d->moments ? f->sum_row : 0) + j, k->first, n, whole);
-    if (!d->images) MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
-}
-/* x, of element `place`, as it is stored; *z is the argument of the slope. */
-MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) * d, const MIRT__K(column) * k, MIRT__VEC x,
-                                             int64_t place, MIRT__VEC *z, int64_t n, const MIRT__K(how) how,
-                                             const bool whole) {
-    if (d->bias) x += k->beta;
-    if (d->norm) x = MIRT__K(normed)(x, &k->u);
-    if (d->add) x += MIRT__K(load_as)(d->add, place, d->half, n, whole);
-    if (d->activate) x = MIRT__K(activate)(x, &d->bend, how);
-    if (d->mask) {
-        const MIRT__VEC mask = MIRT__K(load_as)(d->mask, place, d->half, n, whole), zero = MIRT__K(zero)();
-        if (how != MIRT__K(by_clipping)) x = MIRT__K(masked)(x, mask, d->mask_activation);
-        else
-            x = MIRT__K(if_greater)(mask, zero, MIRT__K(if_greater)(d->mask_end, mask, x, zero), zero);
-    }
-    if (d->z) *z = MIRT__K(load_as)(d->slope_x, place, d->half, n, whole);
-    return d->slope ? MIRT__K(slope)(x, MIRT__K(normed)(*z, &k->v), &d->slope_bend, how) : x;
-}
-MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k, MIRT__VEC x, MIRT__VEC z) {
-    if (d->gradient) {
-        k->first += x;
-        k->second = MIRT__K(fma)(x, z - k->v.mean, k->second);
-    } else if (d->moments) {
-        const MIRT__VEC away = x - k->shift;
-        k->first += away;
-        k->second = MIRT__K(fma)(away, away, k->second);
-    } else if (d->images) {
-        k->first += x;
-    }
-}
-
-/* Two vectors of columns of all rows, or one, or a part of one. Only whole lines, of two vectors, are streamed. */
-MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
-                                      int64_t j, const bool stream, const bool forward, const bool backward,
-                                      const mirt__column_sums sums, const MIRT__K(how) how, const bool frozen) {
-    const MIRT__K(duty) d = MIRT__K(finish_of)(f, forward, backward, sums, how, frozen);
-    const int64_t n = MIRT__LANES;
-    MIRT__K(column) a = MIRT__K(column_of)(f, &d, j, n, true), b = MIRT__K(column_of)(f, &d, j + n, n, true);
-    MIRT__VEC za = a.beta, zb = a.beta;
-    if (d.moments && f->fresh) {
-        a.shift = MIRT__K(column_value)(&d, &a, MIRT__K(load)(c[0] + j), at[0] + j, &za, n, how, true);
-        b.shift = MIRT__K(column_value)(&d, &b, MIRT__K(load)(c[0] + j + n), at[0] + j + n, &zb, n, how, true);
-    }
-    float *floats = (float *)f->y + j;
-    uint16_t *halves = (uint16_t *)f->y + j;
-    for (int64_t i = 0; i < rows; i++) {
-        const int64_t place = at[i] + j;
-        const float *from = c[i] + j;
-        const MIRT__VEC x = MIRT__K(column_value)(&d, &a, MIRT__K(load)(from), place, &za, n, how, true);
-        const MIRT__VEC y = MIRT__K(column_value)(&d, &b, MIRT__K(load)(from + n), place + n, &zb, n, how, true);
-        if (d.half) {
-            MIRT__K(store_halves)(halves + at[i], x, y, stream);
-        } else if (stream) {
-            MIRT__K(stream)(floats + at[i], x);
-            MIRT__K(stream)(floats + at[i] + n, y);
-        } else {
-            MIRT__K(store)(floats + at[i], x);
-            MIRT__K(store)(floats + at[i] + n, y);
-        }
-        MIRT__K(column_add)(&d, &a, x, za);
-        MIRT__K(column_add)(&d, &b, y, zb);
-    }
-    MIRT__K(column_sums)(f, &d, &a, j, n, true);
-    MIRT__K(column_sums)(f, &d, &b, j + n, n, true);
-}
-MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
-                                      int64_t j, int64_t n, const bool whole, const MIRT__K(how) how,
-                                      const bool frozen) {
-    const MIRT__K(duty) d =
-        MIRT__K(finish_of)(f, true, !frozen, frozen ? MIRT__SUMS_NONE : f->epilogue->sums, how, frozen);
-    MIRT__K(column) k = MIRT__K(column_of)(f, &d, j, n, whole);
-    MIRT__VEC z = k.beta;
-    for (int64_t i = 0; i < rows; i++) {
-        const int64_t place = at[i] + j;
-        const MIRT__VEC x =
-            MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, how, whole);
-        if (d.moments && i == 0 && f->fresh) k.shift = x;
-        MIRT__K(column_add)(&d, &k, x, z);
-        MIRT__K(store_as)(f->y, place, x, d.half, n, whole);
-    }
-    MIRT__K(column_sums)(f, &d, &k, j, n, whole);
-}
-
-#define MIRT__FINISH_COLUMNS(forward, backward, sums, how, frozen) \
-    for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { \
-        MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how, frozen); \
-    }
-static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
-                                 int64_t columns) {
-    const mirt__epilogue *e = f->epilogue;
-    const MIRT__K(how) how = MIRT__K(how_of)(e->activation),
-                       slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
-    const bool forward = f->bias || f->norm.mean || e->activation != MIRT_LINEAR;
-    const bool backward = MIRT__TRAINS && (e->mask || (e->slope && e->slope->activation != MIRT_LINEAR));
-    const bool frozen = f->norm.mean && !f->bias && f->dtype == MIRT_FLOAT32;
-    const bool clipped = !e->mask || e->mask_activation == MIRT_RELU || e->mask_activation == MIRT_RELU6;
-    const bool plain = e->sums == MIRT__SUMS_NONE || e->sums == MIRT__SUMS_IMAGES;
-    const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
-    int64_t j = 0;
-    if (rows < 1) return;
-    /* With few columns of bfloat16 the lines are consecutive, and the cache is as fast. */
-    const bool stream = f->stream && MIRT__STREAMS && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0]) % line == 0 &&
-                        !(f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line);
-    if (MIRT__COMPACT) {
-        /* all rows use the last loop */
-    } else if (MIRT__TRAINS && !forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
-        MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping), false)
-    } else if (MIRT__TRAINS && !forward && clipped && e->sums == MIRT__SUMS_GRADIENT &&
-               slope_how == MIRT__K(by_clipping)) {
-        MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping), false)
-    } else if (!backward && plain && how == MIRT__K(by_clipping)) {
-        if (frozen) MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), true)
-        else MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), false)
-    } else if (!backward && plain && how == MIRT__K(by_silu)) {
-        if (frozen && !e->add) {
-            MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), true)
-            for (; j < columns; j += MIRT__LANES) {
-                MIRT__K(finish_one)
-                (f, c, at, rows, j, mirt__min(columns - j, MIRT__LANES), false, MIRT__K(by_silu),
-                 true);
-            }
-            return;
-        }
-        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), false)
-    }
-    for (; MIRT__MASKS < 2 && j + MIRT__LANES <= columns; j += MIRT__LANES)
-        MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true, MIRT__K(by_any), false);
-    for (; j < columns; j += MIRT__LANES)
-        MIRT__K(finish_one)(f, c, at, rows, j, mirt__min(columns - j, MIRT__LANES), false, MIRT__K(by_any), false);
-}
-#undef MIRT__FINISH_COLUMNS
-
-MIRT__INLINE void MIRT__K(finish_columns)(const mirt__epilogue *epilogue, const float *bias, float *const *c,
-                                          const float *const *mask, int64_t rows, int64_t j, int64_t n,
-                                          const bool whole) {
-    const bool with_mask = MIRT__TRAINS && epilogue->mask, with_bias = bias;
-    const MIRT__VEC beta = with_bias ? MIRT__K(load_part)(bias + j, n, whole) : MIRT__K(zero)();
-    for (int64_t i = 0; i < rows; i++) {
-        MIRT__VEC x = MIRT__K(load_part)(c[i] + j, n, whole);
-        if (with_bias) x += beta;
-        if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
-        if (epilogue->activation == MIRT_RELU6) x = MIRT__K(min)(MIRT__K(set)(6.0f), x);
-        if (with_mask)
-            x = MIRT__K(masked)(x, MIRT__K(load_part)(mask[i] + j, n, whole), epilogue->mask_activation);
-        MIRT__K(store_part)(c[i] + j, x, n, whole);
-    }
-}
-
-static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c,
-                            const float *const *mask, int64_t rows, int64_t columns) {
-    int64_t j = 0;
-    for (; j + MIRT__LANES <= columns; j += MIRT__LANES)
-        MIRT__K(finish_columns)(epilogue, bias, c, mask, rows, j, MIRT__LANES, true);
-    if (j < columns) MIRT__K(finish_columns)(epilogue, bias, c, mask, rows, j, columns - j, false);
-    if (epilogue->activation == MIRT_LINEAR || epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6)
-        return;
-    for (int64_t i = 0; i < rows; i++) MIRT__K(activate_range)(epilogue->activation, 0, c[i], c[i], columns);
-}
-
-static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh) {
-    int64_t j = 0;
-    for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { /* two chains hide half of the latency */
-        MIRT__VEC s0 = MIRT__K(zero)(), s1 = s0;
-        if (!fresh) {
-            s0 = MIRT__K(load)(sum + j);
-            s1 = MIRT__K(load)(sum + j + MIRT__LANES);
-        }
-        for (int64_t p = 0; p < k; p++) {
-            s0 += MIRT__K(load)(b + p * b_row + j);
-            s1 += MIRT__K(load)(b + p * b_row + j + MIRT__LANES);
-        }
-        MIRT__K(store)(sum + j, s0);
-        MIRT__K(store)(sum + j + MIRT__LANES, s1);
-    }
-    for (; j < columns; j += MIRT__LANES) {
-        int64_t n = mirt__min(columns - j, MIRT__LANES);
-        MIRT__VEC s = fresh ? MIRT__K(zero)() : MIRT__K(load_some)(sum + j, n);
-        for (int64_t p = 0; p < k; p++) s += MIRT__K(load_some)(b + p * b_row + j, n);
-        MIRT__K(store_some)(sum + j, s, n);
-    }
-}
-
-/* Finds the position of the maximum among the four sums of a window, and stores it for the gradient. */
-MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MIRT__VEC s1, MIRT__VEC s2, MIRT__VEC s3,
-                                      MIRT__VEC bias, int64_t count) {
-    s0 += bias;
-    s1 += bias;
-    s2 += bias;
-    s3 += bias;
-    const MIRT__VEC zero = MIRT__K(zero)(), above = MIRT__K(max)(s1, s0), under = MIRT__K(max)(s3, s2);
-    const MIRT__VEC best = MIRT__K(max)(under, above);
-    MIRT__K(store_up_to)(y, MIRT__K(max)(best, zero), count);
-    if (!MIRT__TRAINS || !which) return;
-    MIRT__K(store_place)(which, MIRT__K(greater)(s1, s0), MIRT__K(greater)(s3, s2), MIRT__K(greater)(under, above),
-                         MIRT__K(greater)(best, zero), count);
-}
-
-/* The four positions of a window are the rows of a small tile. `last` channels of the last vector exist. */
-MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int vectors, const int64_t last) {
-    const MIRT__VEC zero = MIRT__K(zero)();
-    MIRT__VEC bias0 = zero, bias1 = zero;
-    if (row->bias) bias0 = MIRT__K(load_up_to)(row->bias, vectors > 1 ? MIRT__LANES : last);
-    if (row->bias && vectors > 1) bias1 = MIRT__K(load_up_to)(row->bias + MIRT__LANES, last);
-    const int32_t *offset = row->offset;
-    const int64_t k = row->k, b_row = row->b_row, co = row->co, next = 2 * row->ci;
-    const float *a0 = row->a, *a1 = a0 + row->ci, *a2 = a0 + row->pitch, *a3 = a2 + row->ci;
-    float *y = row->y;
-    uint8_t *which = row->which;
-    for (int64_t w = 0; w < row->windows; w++) {
-        const float *b = row->b;
-        MIRT__VEC s00 = zero, s01 = zero, s10 = zero, s11 = zero, s20 = zero, s21 = zero, s30 = zero, s31 = zero;
-        for (int64_t p = 0; p < k; p++) {
-            const int64_t at = offset[p];
-            const MIRT__VEC x0 = MIRT__K(set)(a0[at]), x1 = MIRT__K(set)(a1[at]);
-            const MIRT__VEC x2 = MIRT__K(set)(a2[at]), x3 = MIRT__K(set)(a3[at]);
-            const MIRT__VEC b0 = MIRT__K(load)(b), b1 = vectors > 1 ? MIRT__K(load)(b + MIRT__LANES) : zero;
-            s00 = MIRT__K(fma)(x0, b0, s00);
-            s10 = MIRT__K(fma)(x1, b0, s10);
-            s20 = MIRT__K(fma)(x2, b0, s20);
-            s30 = MIRT__K(fma)(x3, b0, s30);
-            if (vectors > 1) {
-                s01 = MIRT__K(fma)(x0, b1, s01);
-                s11 = MIRT__K(fma)(x1, b1, s11);
-                s21 = MIRT__K(fma)(x2, b1, s21);
-                s31 = MIRT__K(fma)(x3, b1, s31);
-            }
-            b += b_row;
-        }
-        MIRT__K(pool_store)(y, which, s00, s10, s20, s30, bias0, vectors > 1 ? MIRT__LANES : last);
-        if (vectors > 1) {
-            MIRT__K(pool_store)(y + MIRT__LANES, which ? which + MIRT__LANES : NULL, s01, s11, s21, s31, bias1, last);
-        }
-        a0 += next;
-        a1 += next;
-        a2 += next;
-        a3 += next;
-        y += co;
-        if (which) which += co;
-    }
-}
-static void MIRT__K(pool_row)(const mirt__pool_row *row) {
-    const int64_t last = row->columns > MIRT__LANES ? row->columns - MIRT__LANES : row->columns;
-    if (last == MIRT__LANES && row->columns == MIRT__POOL_VECTORS * MIRT__LANES) {
-        MIRT__K(pool_row_of)(row, MIRT__POOL_VECTORS, MIRT__LANES);
-    } else if (row->columns > MIRT__LANES) {
-        MIRT__K(pool_row_of)(row, MIRT__POOL_VECTORS, last);
-    } else {
-        MIRT__K(pool_row_of)(row, 1, last);
-    }
-}
-
-static void MIRT__K(lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k,
-                                 const int32_t *offset) {
-    int64_t w = 0;
-    for (; ci == 1 && w + 2 <= windows; w += 2, x += 4, block += 8 * k) {
-        for (int64_t p = 0; p < k; p++) MIRT__K(pair)(block + 4 * p, 4 * k, x + offset[p], x + offset[p] + pitch);
-    }
-    for (; w < windows; w++, x += 2 * ci) {
-        for (int64_t p = 0; p < k; p++, block += 4) {
-            const float *at = x + offset[p];
-            block[0] = at[0];
-            block[1] = at[ci];
-            block[2] = at[pitch];
-            block[3] = at[pitch + ci];
-        }
-    }
-}
-
-/* `taps` steps of k from `first` on, one vector of `columns` channels from `column` on. */
-#define MIRT__EACH_TAP(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
-#define MIRT__TAP_LOAD(t) MIRT__VEC s##t = MIRT__K(load_up_to)(to + (taps > t ? t : 0) * s->co, columns);
-#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(MIRT__K(pick)(block + 4 * t, place), g, s##t);
-#define MIRT__TAP_STORE(t) if (taps > t) MIRT__K(store_up_to)(to + t * s->co, s##t, columns);
-MIRT__INLINE void MIRT__K(pool_taps)(const mirt__pool_windows *s, int64_t first, int64_t column, int64_t columns,
-                                     const int taps) {
-    float *to = s->dkernel + first * s->co + column;
-    const float *block = s->block + first * 4, *dy = s->dy + column;
-    const uint8_t *which = s->which + column;
-    MIRT__VEC bias = MIRT__K(zero)();
-    if (s->db) bias = MIRT__K(load_up_to)(s->db + column, columns);
-    MIRT__EACH_TAP(MIRT__TAP_LOAD)
-    for (int64_t w = 0; w < s->windows; w++) {
-        const MIRT__K(which) at = MIRT__K(load_which)(which, columns);
-        const MIRT__VEC g = MIRT__K(live)(at, MIRT__K(load_up_to)(dy, columns));
-        const MIRT__K(which) place = MIRT__K(place)(at);
-        MIRT__EACH_TAP(MIRT__TAP)
-        bias += g;
-        block += 4 * s->k;
-        dy += s->co;
-        which += s->co;
-    }
-    MIRT__EACH_TAP(MIRT__TAP_STORE)
-    if (first == 0 && s->db) MIRT__K(store_up_to)(s->db + column, bias, columns);
-}
-static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
-    int64_t j = 0, first;
-    for (; j + MIRT__LANES <= windows->co; j += MIRT__LANES) {
-        for (first = 0; first + 9 <= windows->k; first += 9) MIRT__K(pool_taps)(windows, first, j, MIRT__LANES, 9);
-        for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, MIRT__LANES, 1);
-    }
-    if (j == windows->co) return;
-    for (first = 0; first + 3 <= windows->k; first += 3) MIRT__K(pool_taps)(windows, first, j, windows->co - j, 3);
-    for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, windows->co - j, 1);
-}
-#undef MIRT__TAP_LOAD
-#undef MIRT__TAP
-#undef MIRT__TAP_STORE
-
-/* Depthwise convolutions and max pooling: vectors of channels, tap by tap. */
-
-/* Prefetches some lines of memory that is needed soon. */
-MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
-    while (soon->next > 0 && soon->at[soon->next - 1] >= soon->end[soon->next - 1]) soon->next--;
-    if (soon->next == 0) return;
-    const char *at = soon->at[soon->next - 1];
-    for (int64_t i = 0; i < lines; i++) __builtin_prefetch(at + i * 64, 0, 2);
-    soon->at[soon->next - 1] = at + lines * 64;
-}
-
-/* Several adjacent outputs share a tap's vector and hide the latency of their chains. */
-#define MIRT__EACH_PLACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
-#define MIRT__PLACE_CLEAR(i) MIRT__VEC s##i = MIRT__K(zero)();
-/* One place at least; a part of a vector is for one place alone. */
-#define MIRT__PLACE_ADD(i) \
-    if (i < 1 || places > i) { \
-        s##i = MIRT__K(fma)(MIRT__K(load_part)(x, n, i > 0 || whole), tap, s##i); \
-        x += step; \
-    }
-#define MIRT__PLACE_STORE(i) \
-    if (i < 1 || places > i) { \
-        MIRT__K(store_part)(y, s##i, n, i > 0 || whole); \
-        y += row->y_step; \
-    }
-MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t n, const int places,
-                                       const bool whole) {
-    const int64_t step = row->x_step, from = at * step + j;
-    float *y = row->y + at * row->y_step + j;
-    MIRT__EACH_PLACE(MIRT__PLACE_CLEAR)
-    for (int t = 0; t < row->taps; t++) {
-        const float *x = row->x[t] + from;
-        const MIRT__VEC tap = MIRT__K(load_part)(row->k[t] + j, n, whole);
-        MIRT__EACH_PLACE(MIRT__PLACE_ADD)
-    }
-    MIRT__EACH_PLACE(MIRT__PLACE_STORE)
-}
-#undef MIRT__EACH_PLACE
-#undef MIRT__PLACE_CLEAR
-#undef MIRT__PLACE_ADD
-#undef MIRT__PLACE_STORE
-
-#if MIRT__MANY_REGISTERS
-/* A sliding window of three by three consecutive taps of x (or each row from back to front): every vector of x is
-   loaded once. */
-MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t count,
-                                      const bool back) {
-    const int64_t step = row->x_step, from = at * step + j;
-    const float *a = row->x[back ? 2 : 0] + from, *b = row->x[back ? 5 : 3] + from, *c = row->x[back ? 8 : 6] + from;
-    float *y = row->y + at * row->y_step + j;
-    const MIRT__VEC k0 = MIRT__K(load)(row->k[0] + j), k1 = MIRT__K(load)(row->k[1] + j),
-                    k2 = MIRT__K(load)(row->k[2] + j);
-    const MIRT__VEC k3 = MIRT__K(load)(row->k[3] + j), k4 = MIRT__K(load)(row->k[4] + j),
-                    k5 = MIRT__K(load)(row->k[5] + j);
-    const MIRT__VEC k6 = MIRT__K(load)(row->k[6] + j), k7 = MIRT__K(load)(row->k[7] + j),
-                    k8 = MIRT__K(load)(row->k[8] + j);
-    MIRT__VEC a0 = MIRT__K(load)(a), a1 = MIRT__K(load)(a + step), b0 = MIRT__K(load)(b), b1 = MIRT__K(load)(b + step);
-    MIRT__VEC c0 = MIRT__K(load)(c), c1 = MIRT__K(load)(c + step);
-    a += 2 * step;
-    b += 2 * step;
-    c += 2 * step;
-    for (int64_t i = 0; i < count; i++) {
-        const MIRT__VEC a2 = MIRT__K(load)(a), b2 = MIRT__K(load)(b), c2 = MIRT__K(load)(c);
-        MIRT__VEC s = MIRT__K(fma)(back ? a2 : a0, k0, MIRT__K(zero)());
-        s = MIRT__K(fma)(back ? a0 : a2, k2, MIRT__K(fma)(a1, k1, s));
-        s = MIRT__K(fma)(b1, k4, MIRT__K(fma)(back ? b2 : b0, k3, s));
-        s = MIRT__K(fma)(back ? c2 : c0, k6, MIRT__K(fma)(back ? b0 : b2, k5, s));
-        s = MIRT__K(fma)(back ? c0 : c2, k8, MIRT__K(fma)(c1, k7, s));
-        MIRT__K(store)(y, s);
-        a0 = a1;
-        a1 = a2;
-        b0 = b1;
-        b1 = b2;
-        c0 = c1;
-        c1 = c2;
-        a += step;
-        b += step;
-        c += step;
-        y += row->y_step;
-    }
-}
-
-/* 1: from front to back, -1: from back to front (an input gradient), 0: not such a window. */
-static int MIRT__K(taps_slides)(const mirt__taps_row *row) {
-    const int64_t step = row->taps == 9 ? row->x[1] - row->x[0] : 0;
-    if (step != row->x_step && step != -row->x_step) return 0;
-    for (int t = 0; t < 9; t += 3) {
-        if (row->x[t + 1] - row->x[t] != step || row->x[t + 2] - row->x[t + 1] != step) return 0;
-    }
-    return step == row->x_step ? 1 : -1;
-}
-#endif
-
-#define MIRT__SLIDE 32 /* positions at a time, to limit the number of memory streams */
-static void MIRT__K(taps_row)(const mirt__taps_row *row) {
-    const int64_t whole = row->n - row->n % MIRT__LANES;
-    int64_t i = 0;
-#if MIRT__MANY_REGISTERS
-    const int slides = MIRT__K(taps_slides)(row);
-    for (; slides && i < row->count; i += MIRT__SLIDE) {
-        const int64_t count = mirt__min(row->count - i, MIRT__SLIDE);
-        for (int64_t j = 0; j < whole; j += MIRT__LANES) {
-            if (row->soon) MIRT__K(fetch)(row->soon, 2 * count); /* early, also for the adjacent columns */
-            if (slides > 0) MIRT__K(taps_slide)(row, i, j, count, false);
-            else if (MIRT__TRAINS) MIRT__K(taps_slide)(row, i, j, count, true);
-        }
-    }
-#endif
-    for (; i + 8 <= row->count; i += 8) {
-        for (int64_t j = 0; j < whole; j += MIRT__LANES) {
-            if (row->soon) MIRT__K(fetch)(row->soon, 16);
-            MIRT__K(taps_places)(row, i, j, MIRT__LANES, 8, true);
-        }
-    }
-    for (; i + 4 <= row->count; i += 4) {
-        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 4, true);
-    }
-    for (; i < row->count; i++) {
-        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 1, true);
-    }
-    for (i = 0; whole < row->n && i < row->count; i++) MIRT__K(taps_places)(row, i, whole, row->n - whole, 1, false);
-}
-
-#undef MIRT__SLIDE
-
-#define MIRT__TAP_LOAD(t) \
-    const float *x##t = row->x[first + (taps > t ? t : 0)] + j; \
-    float *k##t = row->dk[first + (taps > t ? t : 0)] + j; \
-    MIRT__VEC s##t = MIRT__K(load_part)(k##t, n, whole);
-#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(MIRT__K(load_part)(x##t + at, n, whole), g, s##t);
-#define MIRT__TAP_STORE(t) if (taps > t) MIRT__K(store_part)(k##t, s##t, n, whole);
-MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps,
-                                        const bool whole) {
-    const float *y = row->y + j;
-    int64_t at = 0;
-    MIRT__EACH_TAP(MIRT__TAP_LOAD)
-    for (int64_t i = 0; i < row->count; i++) {
-        const MIRT__VEC g = MIRT__K(load_part)(y, n, whole);
-        MIRT__EACH_TAP(MIRT__TAP)
-        at += row->x_step;
-        y += row->y_step;
-    }
-    MIRT__EACH_TAP(MIRT__TAP_STORE)
-}
-#undef MIRT__EACH_TAP
-#undef MIRT__TAP_LOAD
-#undef MIRT__TAP
-#undef MIRT__TAP_STORE
-
-/* 25 taps are five groups of five; others use groups of nine first. */
-static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
-    for (int64_t j = 0; j < row->n; j += MIRT__LANES) {
-        const int64_t n = row->n - j;
-        for (int first = 0, left = row->taps; left > 0;) {
-            int taps = left % 5 == 0 ? 5 : left >= 9 ? 9 : left > 5 ? 5 : 1;
-            if (n < MIRT__LANES) taps = 1;
-            if (row->soon) MIRT__K(fetch)(row->soon, 8);
-            if (taps == 9) MIRT__K(taps_grad_of)(row, first, j, n, 9, true);
-            else if (taps == 5) MIRT__K(taps_grad_of)(row, first, j, n, 5, true);
-            else if (n >= MIRT__LANES) MIRT__K(taps_grad_of)(row, first, j, n, 1, true);
-            else MIRT__K(taps_grad_of)(row, first, j, n, 1, false);
-            first += taps;
-            left -= taps;
-        }
-    }
-}
-
-/* Numbers of positions are floats here. */
-MIRT__INLINE MIRT__VEC MIRT__K(places_at)(const void *which, bool wide, int64_t at, int64_t n) {
-    int32_t words[MIRT__LANES] = {0};
-    uint8_t bytes[MIRT__LANES] = {0};
-    if (wide) {
-        memcpy(words, (const int32_t *)which + at, (size_t)n * sizeof(int32_t));
-        return MIRT__K(from_i32)(words);
-    }
-    if (n == MIRT__LANES) return MIRT__K(from_u8)((const uint8_t *)which + at);
-    memcpy(bytes, (const uint8_t *)which + at, (size_t)n);
-    return MIRT__K(from_u8)(bytes);
-}
-MIRT__INLINE void MIRT__K(places_to)(void *which, bool wide, int64_t at, MIRT__VEC places, int64_t n) {
-    float some[MIRT__LANES];
-    if (!wide && n == MIRT__LANES) {
-        MIRT__K(to_u8)((uint8_t *)which + at, places);
-        return;
-    }
-    MIRT__K(store)(some, places);
-    for (int64_t i = 0; i < n; i++) {
-        if (wide) ((int32_t *)which)[at + i] = (int32_t)some[i];
-        else ((uint8_t *)which)[at + i] = (uint8_t)some[i];
-    }
-}
-
-static void MIRT__K(max_window)(const mirt__windows *w) {
-    for (int64_t j = 0; j < w->n; j += MIRT__LANES) {
-        const bool whole = w->n - j >= MIRT__LANES;
-        const int64_t n = whole ? MIRT__LANES : w->n - j;
-        MIRT__VEC most = MIRT__K(load_as)(w->x, j, w->half, n, whole), place = MIRT__K(set)((float)w->first);
-        for (int64_t y = 0; y < w->rows; y++) {
-            for (int64_t x = 0; x < w->columns; x++) {
-                const MIRT__VEC value =
-                    MIRT__K(load_as)(w->x, y * w->row_step + x * w->column_step + j, w->half, n, whole);
-                const MIRT__K(mask) more = MIRT__K(greater)(value, most);
-                most = MIRT__K(select)(more, value, most);
-                place = MIRT__K(select)(more, MIRT__K(set)((float)(w->first + y * w->down + x * w->right)), place);
-            }
-        }
-        MIRT__K(store_as)(w->y, j, most, w->half, n, whole);
-        if (MIRT__TRAINS) MIRT__K(places_to)(w->which, w->wide, j, place, n); /* for the gradient */
-    }
-}
-
-static void MIRT__K(max_back)(const mirt__windows *w) {
-    const MIRT__VEC zero = MIRT__K(zero)();
-    for (int64_t j = 0; j < w->n; j += MIRT__LANES) {
-        const bool whole = w->n - j >= MIRT__LANES;
-        const int64_t n = whole ? MIRT__LANES : w->n - j;
-        MIRT__VEC sum = zero;
-        for (int64_t y = 0; y < w->rows; y++) {
-            for (int64_t x = 0; x < w->columns; x++) {
-                const int64_t at = y * w->row_step + x * w->column_step + j;
-                const float place = (float)(w->first - y * w->down - x * w->right);
-                const MIRT__VEC which = MIRT__K(places_at)(w->which, w->wide, at, n);
-                MIRT__VEC dy = MIRT__K(load_as)(w->x, at, w->half, n, whole);
-                dy = MIRT__K(if_greater)(which, MIRT__K(set)(place - 0.5f), dy, zero);
-                sum += MIRT__K(if_greater)(MIRT__K(set)(place + 0.5f), which, dy, zero);
-            }
-        }
-        MIRT__K(store_as)(w->y, j, sum, w->half, n, whole);
-    }
-}
-/* The transforms of Winograd's F(2x2, 3x3) on vectors of channels (Lavin & Gray 2016). They produce sixteen planes of
-   operands. Each transforms the columns of a tile first, then its rows. */
-
-/* Transforms four numbers of a column or row. */
-#define MIRT__FROM_SOURCE(y, a, b, c, d) \
-    const MIRT__VEC y##0 = a - c, y##1 = b + c, y##2 = c - b, y##3 = b - d;
-#define MIRT__SOURCE(q, y) \
-    { \
-        const float *at = from + (q)*pixel + j; \
-        const MIRT__VEC a = MIRT__K(load_part)(at, n, whole), b = MIRT__K(load_part)(at + pitch, n, whole); \
-        const MIRT__VEC c = MIRT__K(load_part)(at + 2 * pitch, n, whole), \
-                        d = MIRT__K(load_part)(at + 3 * pitch, n, whole); \
-        MIRT__FROM_SOURCE(t, a, b, c, d) \
-        y##0 = t0, y##1 = t1, y##2 = t2, y##3 = t3; \
-    }
-#define MIRT__TO_PLANE(i, x) MIRT__K(store_part)(put + (i) * plane, x, n, whole);
-#define MIRT__TO_PLANES(i) \
-    { \
-        MIRT__FROM_SOURCE(u, a##i, b##i, c##i, d##i) \
-        MIRT__TO_PLANE(4 * i, u0) \
-        MIRT__TO_PLANE(4 * i + 1, u1) MIRT__TO_PLANE(4 * i + 2, u2) MIRT__TO_PLANE(4 * i + 3, u3) \
-            a##i = c##i, \
-            b##i = d##i; /* the next tile begins two columns later */ \
-    }
-MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel,
-                                              int64_t tiles, int64_t j, int64_t n, const bool whole) {
-    MIRT__VEC a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3;
-    MIRT__SOURCE(0, a)
-    MIRT__SOURCE(1, b)
-    for (int64_t t = 0; t < tiles; t++) {
-        float *put = to + t * pixel + j;
-        MIRT__SOURCE(2 * t + 2, c)
-        MIRT__SOURCE(2 * t + 3, d)
-        MIRT__TO_PLANES(0)
-        MIRT__TO_PLANES(1)
-        MIRT__TO_PLANES(2)
-        MIRT__TO_PLANES(3)
-    }
-}
-static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel,
-                                     int64_t tiles) {
-    int64_t j = 0;
-    for (; j + MIRT__LANES <= pixel; j += MIRT__LANES) {
-        MIRT__K(winograd_source_of)(to, plane, from, pitch, pixel, tiles, j, MIRT__LANES, true);
-    }
-    if (j < pixel) MIRT__K(winograd_source_of)(to, plane, from, pitch, pixel, tiles, j, pixel - j, false);
-}
-#undef MIRT__FROM_SOURCE
-#undef MIRT__SOURCE
-#undef MIRT__TO_PLANE
-#undef MIRT__TO_PLANES
-
-#define MIRT__FROM_TAPS(y, a, b, c) \
-    const MIRT__VEC y##_ends = a + c, y##0 = a, y##3 = c; \
-    const MIRT__VEC y##1 = (y##_ends + b) * 0.5f, y##2 = (y##_ends - b) * 0.5f;
-#define MIRT__TAP(i) MIRT__K(load)(from + (i) * from_plane + at)
-#define MIRT__TO_PLANES(i) { \
-        MIRT__FROM_TAPS(u, a##i, b##i, c##i) \
-        float *put = to + 4 * i * plane + at; \
-        MIRT__K(store)(put, u0); \
-        MIRT__K(store)(put + plane, u1); \
-        MIRT__K(store)(put + 2 * plane, u2); \
-        MIRT__K(store)(put + 3 * plane, u3); \
-    }
-static void MIRT__K(winograd_taps)(float *to, int64_t plane, const float *from, int64_t from_plane, int64_t k,
-                                   int64_t columns) {
-    for (int64_t i = 0; i < k * MIRT__PANEL; i += MIRT__PANEL) {
-        for (int64_t at = i; at < i + columns; at += MIRT__LANES) {
-            MIRT__FROM_TAPS(a, MIRT__TAP(0), MIRT__TAP(3), MIRT__TAP(6))
-            MIRT__FROM_TAPS(b, MIRT__TAP(1), MIRT__TAP(4), MIRT__TAP(7))
-            MIRT__FROM_TAPS(c, MIRT__TAP(2), MIRT__TAP(5), MIRT__TAP(8))
-            MIRT__TO_PLANES(0)
-            MIRT__TO_PLANES(1)
-            MIRT__TO_PLANES(2)
-            MIRT__TO_PLANES(3)
-        }
-    }
-}
-#undef MIRT__FROM_TAPS
-#undef MIRT__TAP
-#undef MIRT__TO_PLANES
-
-#define MIRT__TO_TWO(y, a, b, c, d) \
-    const MIRT__VEC y##0 = a + (b + c), y##1 = b - c - d;
-#define MIRT__PRODUCT_AT(i) MIRT__K(load)(at + (i) * plane)
-static void MIRT__K(winograd_target)(float *to, const float *from, int64_t plane, int64_t tiles, int64_t columns) {
-    for (int64_t t = 0; t < tiles; t++) {
-        for (int64_t j = 0; j < columns; j += MIRT__LANES) {
-            const float *at = from + t * MIRT__PANEL + j;
-            float *put = to + 4 * t * MIRT__PANEL + j;
-            MIRT__TO_TWO(a, MIRT__PRODUCT_AT(0), MIRT__PRODUCT_AT(4), MIRT__PRODUCT_AT(8), MIRT__PRODUCT_AT(12))
-            MIRT__TO_TWO(b, MIRT__PRODUCT_AT(1), MIRT__PRODUCT_AT(5), MIRT__PRODUCT_AT(9), MIRT__PRODUCT_AT(13))
-            MIRT__TO_TWO(c, MIRT__PRODUCT_AT(2), MIRT__PRODUCT_AT(6), MIRT__PRODUCT_AT(10), MIRT__PRODUCT_AT(14))
-            MIRT__TO_TWO(d, MIRT__PRODUCT_AT(3), MIRT__PRODUCT_AT(7), MIRT__PRODUCT_AT(11), MIRT__PRODUCT_AT(15))
-            MIRT__TO_TWO(u, a0, b0, c0, d0)
-            MIRT__TO_TWO(v, a1, b1, c1, d1)
-            MIRT__K(store)(put, u0);
-            MIRT__K(store)(put + MIRT__PANEL, u1);
-            MIRT__K(store)(put + 2 * MIRT__PANEL, v0);
-            MIRT__K(store)(put + 3 * MIRT__PANEL, v1);
-        }
-    }
-}
-#undef MIRT__TO_TWO
-#undef MIRT__PRODUCT_AT
-
-static void MIRT__K(accumulate_range)(float *into, const float *from, int64_t count) {
-    int64_t i = 0;
-    for (; i + MIRT__LANES <= count; i += MIRT__LANES) {
-        MIRT__K(store)(into + i, MIRT__K(load)(into + i) + MIRT__K(load)(from + i));
-    }
-    for (; i < count; i++) into[i] += from[i];
-}
-
-static __attribute__((noinline)) MIRT__VEC MIRT__K(sum_parts)(const mirt__update *args, int64_t i, int64_t n) {
-    MIRT__VEC part[MIRT__MAX_PARTS];
-    int root = 0;
-    part[0] = MIRT__K(load_up_to)(args->part[0] + i, n);
-    for (int p = 1; p < args->parts; p++) part[p] = MIRT__K(load_up_to)(args->part[p] + i, n);
-    for (int t = 0; t + 1 < args->parts; t++) {
-        root = args->tree[t].into;
-        part[root] += part[args->tree[t].from];
-    }
-    return part[root];
-}
-static __attribute__((noinline)) MIRT__VEC MIRT__K(shaped)(const mirt__update *args, MIRT__VEC g) {
-    const MIRT__VEC clip = MIRT__K(set)(args->clip);
-    g *= args->scale;
-    /* the second operand if it is NaN */
-    return args->clip == 0 ? g : MIRT__K(min)(clip, MIRT__K(max)(MIRT__K(zero)() - clip, g));
-}
-/* One part, or the sum of two, which is the most frequent case; more are summed by sum_parts. */
-MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, bool shaped,
-                                         int64_t i, int64_t n) {
-    MIRT__VEC g = args->parts > 2 ? MIRT__K(sum_parts)(args, i, n) : MIRT__K(load_up_to)(into + i, n);
-    if (from) g += MIRT__K(load_up_to)(from + i, n);
-    return shaped ? MIRT__K(shaped)(args, g) : g;
-}
-/* Updates the average of the weights; returns the new weights. */
-static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update *args, MIRT__VEC weight, int64_t i,
-                                                             int64_t n) {
-    const MIRT__VEC old = args->keep * MIRT__K(load_up_to)(args->average + i, n);
-    const MIRT__VEC average = old + args->fresh * weight;
-    MIRT__K(store_up_to)(args->average + i, average, n);
-    return args->overwrite ? average : weight;
-}
-/* Loops use local variables, because for the compiler the stores could change *args. Without extras their code is
-   removed. */
-#define MIRT__UPDATE_PARTS \
-    const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
-    const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL; \
-    float *weights = args->weight[0]; \
-    const bool shaped = extras && args->shaped, decays = extras && args->decay != 0, \
-               averages = extras && args->average; \
-    const MIRT__VEC decay = MIRT__K(set)(args->decay); \
-    const int copies = args->copies;
-#define MIRT__UPDATE_WEIGHT \
-    MIRT__VEC weight = extras && args->from_zero ? MIRT__K(zero)() : MIRT__K(load_up_to)(weights + i, n); \
-    if (decays) weight -= weight * decay;
-#define MIRT__UPDATE_STORE \
-    if (averages) weight = MIRT__K(averaged)(args, weight, i, n); \
-    MIRT__K(store_up_to)(weights + i, weight, n); \
-    for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
-
-MIRT__INLINE void MIRT__K(sgd_loop)(const mirt__update *args, int64_t begin, int64_t end, bool extras) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
-    float *slot = args->slot[0];
-    const bool nesterov = args->nesterov;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC step = rate * MIRT__K(gradient)(args, into, from, shaped, i, n);
-        MIRT__UPDATE_WEIGHT
-        if (slot) {
-            MIRT__VEC velocity = momentum * MIRT__K(load_up_to)(slot + i, n) - step;
-            MIRT__K(store_up_to)(slot + i, velocity, n);
-            if (nesterov) velocity = momentum * velocity - step;
-            weight += velocity;
-        } else {
-            weight -= step;
-        }
-        MIRT__UPDATE_STORE
-    }
-}
-
-MIRT__INLINE void MIRT__K(adam_loop)(const mirt__update *args, int64_t begin, int64_t end, bool extras) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *first = args->slot[0], *second = args->slot[1], *largest = extras ? args->slot[2] : NULL;
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
-        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = MIRT__K(load_up_to)(second + i, n);
-        m = MIRT__K(fma)(g - m, new_1, m);
-        v = MIRT__K(fma)(g * g - v, new_2, v);
-        MIRT__K(store_up_to)(first + i, m, n);
-        MIRT__K(store_up_to)(second + i, v, n);
-        if (largest) {
-            v = MIRT__K(max)(MIRT__K(load_up_to)(largest + i, n), v);
-            MIRT__K(store_up_to)(largest + i, v, n);
-        }
-        const MIRT__VEC step = rate * m / (MIRT__K(sqrt)(v) + epsilon);
-        MIRT__UPDATE_WEIGHT
-        weight -= step;
-        MIRT__UPDATE_STORE
-    }
-}
-
-MIRT__INLINE bool MIRT__K(has_extras)(const mirt__update *args) {
-    return args->shaped || args->decay != 0 || args->average || args->slot[2] || args->from_zero;
-}
-static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    if (MIRT__K(has_extras)(args)) MIRT__K(sgd_loop)(args, begin, end, true);
-    else MIRT__K(sgd_loop)(args, begin, end, false);
-}
-static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    if (MIRT__K(has_extras)(args)) MIRT__K(adam_loop)(args, begin, end, true);
-    else MIRT__K(adam_loop)(args, begin, end, false);
-}
-
-/* All other optimizers, in one loop that asks for each vector which one it is: they wait for memory, which longer
-   vectors do not shorten. */
-#ifndef MIRT__OTHER_RANGE
-#define MIRT__OTHER_RANGE MIRT__K(other_range)
-static void MIRT__OTHER_RANGE(const mirt__update *args, int64_t begin, int64_t end) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), other = MIRT__K(set)(args->momentum);
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    const MIRT__VEC epsilon = MIRT__K(set)(args->epsilon), zero = MIRT__K(zero)();
-    float *first = args->slot[0], *second = args->slot[1], *third = args->slot[2];
-    const bool extras = true, begins = args->first;
-    const volatile mirt_optimizer_kind kind = args->kind; /* volatile: no copy of the loop for each */
-    MIRT__UPDATE_PARTS
-    for (int64_t i = begin; i < end; i += MIRT__LANES) {
-        const int64_t n = mirt__min(end - i, MIRT__LANES);
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
-        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = zero, step;
-        if (second) v = MIRT__K(load_up_to)(second + i, n);
-        if (begins) m = MIRT__K(load_up_to)(weights + i, n);
-        MIRT__UPDATE_WEIGHT
-        const MIRT__VEC ahead = g - m, way = MIRT__K(fma)(ahead, new_1, m);
-        switch (kind) {
-        case MIRT_RMSPROP:
-            m = MIRT__K(fma)(g * g - m, new_1, m);
-            step = m;
-            if (third) {
-                MIRT__VEC mean = MIRT__K(load_up_to)(third + i, n);
-                mean = MIRT__K(fma)(g - mean, new_1, mean);
-                MIRT__K(store_up_to)(third + i, mean, n);
-                /* a variance: rounding alone can make it negative */
-                step = MIRT__K(max)(zero, step - mean * mean);
-            }
-            step = rate * g / MIRT__K(sqrt)(step + epsilon);
-            if (second) v = step = other * v + step;
-            break;
-        case MIRT_NADAM:
-            m = way;
-            v = MIRT__K(fma)(g * g - v, new_2, v);
-            step = (rate * m + other * g) / (MIRT__K(sqrt)(v) + epsilon);
-            break;
-        case MIRT_ADAGRAD:
-            m += g * g;
-            step = rate * g / MIRT__K(sqrt)(m + epsilon);
-            break;
-        case MIRT_ADAMAX:
-            m = way;
-            v = MIRT__K(max)(v - v * new_2, MIRT__K(abs)(g));
-            step = rate * m / (v + epsilon);
-            break;
-        case MIRT_ADADELTA:
-            m = MIRT__K(fma)(g * g - m, new_1, m);
-            step = MIRT__K(sqrt)(v + epsilon) * g / MIRT__K(sqrt)(m + epsilon);
-            v = MIRT__K(fma)(step * step - v, new_1, v);
-            step *= rate;
-            break;
-        case MIRT_SCHEDULE_FREE_ADAMW: {
-            v = MIRT__K(fma)(g * g - v, new_2, v);
-            const MIRT__VEC moved = rate * g / (MIRT__K(sqrt)(v) + epsilon);
-            step = new_1 * (weight - m) + other * moved;
-            m -= moved;
-            break;
-        }
-        case MIRT_FTRL: {
-            const MIRT__VEC before = MIRT__K(sqrt)(m);
-            step = zero;
-            if (args->learning_rate == 0) break;
-            m += g * g;
-            const MIRT__VEC root = MIRT__K(sqrt)(m);
-            v += g + (new_2 - (root - before) * other) * weight;
-            step = weight - (MIRT__K(min)(new_1, MIRT__K(max)(zero - new_1, v)) - v) * rate / (root + epsilon);
-            break;
-        }
-        default: /* Lion */
-            m = MIRT__K(fma)(ahead, new_2, m);
-            step = MIRT__K(if_greater)(way, zero, rate, MIRT__K(if_greater)(zero, way, zero - rate, rate * way));
-        }
-        MIRT__K(store_up_to)(first + i, m, n);
-        if (second) MIRT__K(store_up_to)(second + i, v, n);
-        weight -= step;
-        MIRT__UPDATE_STORE
-    }
-}
-#endif
-#undef MIRT__UPDATE_STORE
-#undef MIRT__UPDATE_WEIGHT
-#undef MIRT__UPDATE_PARTS
-/* The table of an instruction set: MIRT__T(name) uses the primitives MIRT__K(name). */
-#ifndef MIRT__T
-#define MIRT__T(name) MIRT__K(name)
-#define MIRT__HALF false
-#define MIRT__WORDS NULL
-#define MIRT__FINISH MIRT__K(finish_rows)
-#endif
-static const mirt__simd MIRT__T(simd) = {
-    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH,
-    MIRT__TRAINING_ENTRY(MIRT__K(column_sum)),
-    MIRT__K(pool_row), MIRT__TRAINING_ENTRY(MIRT__K(lay_windows)), MIRT__TRAINING_ENTRY(MIRT__K(pool_windows)),
-    MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
-    MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
-    MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__K(activate_range),
-    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(exp_range),
-    MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
-};
-
-#define MIRT__WRAP_COMMON(name, arguments)
-#define MIRT__WRAP_FAST(name, arguments) \
-    static void MIRT__T(name)(const mirt__##arguments *args, const mirt__where *where) { \
-        mirt__fast_##name(&MIRT__T(simd), args, where); \
-    }
-#define MIRT__WRAP_NORM(name, arguments) \
-    static void MIRT__T(name)(const mirt__##arguments *args, const mirt__where *where) { \
-        (args->by_row ? mirt__fast_##name##_by_row : mirt__fast_##name)(&MIRT__T(simd), args, where); \
-    }
-#define MIRT__WRAP(name, arguments, fast, use) MIRT__WRAP_##fast(name, arguments)
-MIRT__KERNEL_LIST(MIRT__WRAP)
-#undef MIRT__WRAP_COMMON
-#undef MIRT__WRAP_FAST
-#undef MIRT__WRAP_NORM
-#undef MIRT__WRAP
-static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
-    mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
-}
-static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) {
-    switch (args->kind) {
-    case MIRT_SGD:
-    case MIRT_MUON:
-    case MIRT_ADAFACTOR: mirt__fast_update(where, args, MIRT__K(sgd_range)); break;
-    case MIRT_ADAM:
-    case MIRT_ADAMW:
-    case MIRT_LAMB: mirt__fast_update(where, args, MIRT__K(adam_range)); break;
-    case MIRT_RMSPROP:
-    case MIRT_NADAM:
-    case MIRT_ADAGRAD:
-    case MIRT_ADAMAX:
-    case MIRT_LION:
-    case MIRT_ADADELTA:
-    case MIRT_SCHEDULE_FREE_ADAMW:
-    case MIRT_FTRL: mirt__fast_update(where, args, MIRT__OTHER_RANGE); break;
-    case MIRT__OPTIMIZER_COUNT: break;
-    }
-}
-
-MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
-    MIRT__NAME, true, MIRT__HALF, true, false,
-#define MIRT__KERNEL_FAST(name) MIRT__T(name)
-#define MIRT__KERNEL_NORM MIRT__KERNEL_FAST
-#define MIRT__KERNEL_COMMON(name) mirt__common_##name
-#define MIRT__KERNEL_ENTRY(name, arguments, fast, use) MIRT__USE_##use(MIRT__KERNEL_##fast(name)),
-    MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
-#undef MIRT__KERNEL_FAST
-#undef MIRT__KERNEL_NORM
-#undef MIRT__KERNEL_COMMON
-#undef MIRT__KERNEL_ENTRY
-    mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
-    MIRT__TRAINING_ENTRY(MIRT__T(accumulate)), MIRT__TRAINING_ENTRY(MIRT__T(update))
-};
-
-#undef MIRT__T
-#undef MIRT__NAME
-#undef MIRT__HALF
-#undef MIRT__WORDS
-#undef MIRT__FINISH
-
-#endif
 
 /*
 mirrortrain is available under two licences; choose the one that you prefer.

@@ -41,16 +41,18 @@ def once():
 
 
 def source_lines(path):
-    """(file, line number, text) of src/`path` as tools/amalgamate.c lays it out."""
+    """(file, line number, text) of src/`path` as tools/amalgamate.c lays it out; None where the header's copy of a text
+    stands."""
     after_blank = True
     with open(os.path.join(ROOT, "src", path)) as file:
-        for number, text in enumerate(file.read().splitlines(), 1):
-            include = re.match(r'\s*#\s*include\s*"([^"]*)"', text)
-            if include:
-                target = os.path.normpath(os.path.join(os.path.dirname(path), include.group(1)))
+        lines = file.read().splitlines()
+        names = [re.match(r'\s*#\s*include\s*"([^"]*)"', text) for text in lines]
+        included = [name and os.path.normpath(os.path.join(os.path.dirname(path), name.group(1))) for name in names]
+        for number, (text, target) in enumerate(zip(lines, included), 1):
+            if target:
                 if target in once():
                     yield path, number, "#define MIRT__ONLY_" + os.path.basename(target)[: -len(".inc")]
-                    yield path, number, '#include "mirrortrain.h"'
+                    yield (path, number, '#include "mirrortrain.h"') if target in included[number:] else None
                     after_blank = False
                 elif target.endswith(".inc"):
                     yield from source_lines(target)
@@ -62,9 +64,15 @@ def source_lines(path):
             after_blank = blank
 
 
+def unmarked(line):
+    """The line without the mark of functions that some programs do not have."""
+    return re.sub("^MIRT__(ABSENT|TOGETHER)_LIB", "MIRT__LIB", line)
+
+
 def map_header(header):
     """Header line number -> (file, line number, text), from the section marks in it."""
     places = {}
+    halves = {}  # section -> what follows the copy that stands in it
     number = 0
     while number < len(header):
         mark = re.match(r"/\* >>section (.*) \*/$", header[number])
@@ -72,9 +80,13 @@ def map_header(header):
         if not mark:
             continue
         number += 1  # the empty line after the mark
-        for path, line, text in source_lines(mark.group(1)):
-            # The header marks functions that some programs do not have.
-            if re.sub("^MIRT__(ABSENT|TOGETHER)_LIB", "MIRT__LIB", header[number]) != text:
+        lines = halves.get(mark.group(1)) or source_lines(mark.group(1))
+        for place in lines:
+            if not place:
+                halves[mark.group(1) + ", resumed"] = lines
+                break
+            path, line, text = place
+            if unmarked(header[number]) != unmarked(text):
                 sys.exit("mirrortrain.h:%d is not src/%s:%d: run `make header`" % (number + 1, path, line))
             places[number + 1] = (path, line, text)
             number += 1

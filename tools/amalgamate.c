@@ -5,12 +5,12 @@
    SRC_DIR/FILES lists the source files, one path a line, in the order in which they are laid out; its
    first line is the public API, which comes first in the header, verbatim but for its line @MANUAL@,
    which stands for SRC_DIR/manual.txt, and the files of SRC_DIR/api it includes, each copied in where it is
-   included first. What stands before the line @IMPLEMENTATION is for backends too. Of the other files only #include "..." lines are changed: a file
-   that stands earlier in the list is already there, a .inc file is copied in, and anything else is an
-   error. Of a .inc file that a line @ONCE names, the header holds one copy, at its end, and includes itself where that
-   file is included. The files between @WITHOUT MACRO and @END are left out where the program defines MACRO. Prototypes
-   of functions that MIRRORTRAIN_NO_TRAIN leaves out begin with MIRT__ABSENT_LIB in place of MIRT__LIB, those that
-   MIRT__ALONE leaves out with MIRT__TOGETHER_LIB.
+   included first. What stands before the line @IMPLEMENTATION is for backends too. Of the other files only
+   #include "..." lines are changed: a file that stands earlier in the list is already there, a .inc file is copied in,
+   and anything else is an error. Of a .inc file that a line @ONCE names, the header holds one copy, where a file
+   includes it last, and includes itself for the others. The files between @WITHOUT MACRO and @END are left out where
+   the program defines MACRO. Prototypes of functions that MIRRORTRAIN_NO_TRAIN leaves out begin with MIRT__ABSENT_LIB
+   in place of MIRT__LIB, those that MIRT__ALONE leaves out with MIRT__TOGETHER_LIB.
    SRC_DIR/../LICENSE ends the header. SRC_DIR/cuda/FILES lists those of mirrortrain_cuda.cu, and
    SRC_DIR/mpi/FILES and SRC_DIR/tcp/FILES those of mirrortrain_mpi.c and mirrortrain_tcp.c.
 
@@ -45,6 +45,7 @@ typedef struct source_list {
 /* The .inc files of which the header holds one copy. */
 static struct {
     char path[MAX_ONCE][MAX_PATH_LENGTH];
+    bool there[MAX_ONCE]; /* the copy is */
     int count;
 } once;
 
@@ -258,20 +259,58 @@ static void find_absent(const char *src, const char *path, bool together) {
     free(t.data);
 }
 
-static bool is_once(const char *path) {
+/* Its number in `once`, or -1. */
+static int once_number(const char *path) {
     for (int i = 0; i < once.count; i++) {
-        if (strcmp(once.path[i], path) == 0) return true;
+        if (strcmp(once.path[i], path) == 0) return i;
+    }
+    return -1;
+}
+
+/* Whether the lines from `cursor` on, of the file `from`, include `wanted`. */
+static bool includes(const char *cursor, const char *from, const char *wanted) {
+    char name[MAX_PATH_LENGTH], target[MAX_PATH_LENGTH];
+    const char *line;
+    size_t size;
+    while ((size = next_line(&cursor, &line)) > 0) {
+        if (local_include(line, size, name) && resolve(target, from, name) && strcmp(target, wanted) == 0) return true;
     }
     return false;
 }
 
-/* Appends the macro under which the header shows nothing but the file `path`: MIRT__ONLY_ and its name. */
-static void append_only(text *out, const char *path) {
-    const char *name = strrchr(path, '/');
-    name = name ? name + 1 : path;
-    append_string(out, "MIRT__ONLY_");
-    append(out, name, strcspn(name, "."));
-    append_string(out, "\n");
+/* Appends a line of three parts, the second of which may be "". */
+static void append_line(text *out, const char *before, const char *name, const char *after) {
+    append_string(out, before);
+    append_string(out, name);
+    append_string(out, after);
+}
+
+static void append_source(text *out, const char *src, const char *path, const source_list *list, int known, int depth);
+
+/* Appends what stands for an inclusion of once.path[number] in the file list->path[known]: the macro MIRT__ONLY_<name>,
+   and the header or, if it is the last, the copy. All before the copy is guarded against a second inclusion, and what
+   follows it by the macro MIRT__RESUMED_<name>. */
+static void append_once(text *out, const char *src, int number, const source_list *list, int known, bool last) {
+    char name[MAX_PATH_LENGTH];
+    const char *path = once.path[number], *slash = strrchr(path, '/'), *without = list->without[known];
+    snprintf(name, sizeof name, "%s", slash ? slash + 1 : path);
+    name[strcspn(name, ".")] = 0;
+    append_line(out, "#define MIRT__ONLY_", name, "\n");
+    if (!last || once.there[number]) {
+        append_string(out, "#include \"mirrortrain.h\"\n");
+        return;
+    }
+    once.there[number] = true;
+    if (without[0]) append_line(out, "#endif /* ", without, " */\n");
+    append_line(out, "#define MIRT__RESUMED_", name, "\n#endif /* MIRRORTRAIN_IMPLEMENTATION */\n");
+    append_line(out, "\n/* Above, the header includes itself for this text. */\n#ifdef MIRT__ONLY_", name, "\n");
+    append_line(out, "#undef MIRT__ONLY_", name, "\n");
+    append_line(out, "\n/* >>section ", path, " */\n\n");
+    append_source(out, src, path, list, known, 1);
+    append_line(out, "\n#endif\n\n#ifdef MIRT__RESUMED_", name, "\n");
+    append_line(out, "#undef MIRT__RESUMED_", name, "\n");
+    if (without[0]) append_line(out, "#ifndef ", without, "\n");
+    append_line(out, "\n/* >>section ", list->path[known], ", resumed */\n\n");
 }
 
 /* Appends the file `path`; list->path[0 .. known) are there already. */
@@ -287,10 +326,9 @@ static void append_source(text *out, const char *src, const char *path, const so
         char name[MAX_PATH_LENGTH], target[MAX_PATH_LENGTH];
         if (local_include(line, size, name)) {
             if (!resolve(target, path, name)) die("%s:%d: \"%s\" is outside of %s", full, number, name, src);
-            if (is_once(target)) {
-                append_string(out, "#define ");
-                append_only(out, target);
-                append_string(out, "#include \"mirrortrain.h\"\n");
+            const int number_once = once_number(target);
+            if (number_once >= 0) {
+                append_once(out, src, number_once, list, known, !includes(cursor, path, target));
                 after_blank = false;
                 continue;
             }
@@ -391,21 +429,6 @@ static void append_sections(text *out, const char *src, const source_list *list,
     }
 }
 
-/* Appends what the header includes itself for. Everything before it is guarded against a second inclusion. */
-static void append_once(text *out, const char *src, const source_list *list) {
-    for (int i = 0; i < once.count; i++) {
-        append_string(out, "\n/* Stands above where the header includes itself. */\n#ifdef ");
-        append_only(out, once.path[i]);
-        append_string(out, "#undef ");
-        append_only(out, once.path[i]);
-        append_string(out, "\n/* >>section ");
-        append_string(out, once.path[i]);
-        append_string(out, " */\n\n");
-        append_source(out, src, once.path[i], list, list->count, 0);
-        append_string(out, "\n#endif\n");
-    }
-}
-
 static void append_license(text *out, const char *src) {
     char path[MAX_PATH_LENGTH];
     join(path, src, "../LICENSE");
@@ -437,7 +460,6 @@ static text make_header(const char *src, const source_list *list) {
     append_string(&out,
         "\n#if defined(__NVCC__) && defined(__CUDACC__)\n#pragma nv_diagnostic pop\n#endif\n"
         "\n#endif /* MIRRORTRAIN_IMPLEMENTATION */\n");
-    append_once(&out, src, list);
     append_license(&out, src);
     return out;
 }
