@@ -10697,12 +10697,8 @@ MIRT__KERNELS_END
 
 /* Shared by the fast tables: comparisons, bools and choices. */
 
-/* Begins kernels. */
-MIRT__KERNELS_BEGIN
-#if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
-/* Vectorizing so many short loops is not worth the compile time. */
-#pragma GCC optimize("O1,no-tree-loop-vectorize")
-#endif
+/* Begins drivers of kernels. */
+MIRT__DRIVERS_BEGIN
 
 #define MIRT__LOGIC_PIECE 256 /* elements of an operand that are gathered at a time */
 
@@ -15614,6 +15610,10 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update 
     MIRT__K(store_up_to)(args->average + i, average, n);
     return args->overwrite ? average : weight;
 }
+/* Updates wait for memory; the plain ones, which only old machines use, need not compile for long. */
+#if MIRT__COMPACT
+MIRT__DRIVERS_BEGIN
+#endif
 /* Loops use local variables, because for the compiler the stores could change *args. Without extras their code is
    removed. */
 #define MIRT__UPDATE_PARTS \
@@ -15770,6 +15770,9 @@ static void MIRT__OTHER_RANGE(const mirt__update *args, int64_t begin, int64_t e
         MIRT__UPDATE_STORE
     }
 }
+#endif
+#if MIRT__COMPACT
+MIRT__KERNELS_END
 #endif
 #undef MIRT__UPDATE_STORE
 #undef MIRT__UPDATE_WEIGHT

@@ -2,11 +2,7 @@
 
 #include "common.h"
 
-#include "optimize_begin.inc"
-#if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
-/* Vectorizing so many short loops is not worth the compile time. */
-#pragma GCC optimize("O1,no-tree-loop-vectorize")
-#endif
+#include "optimize_drivers.inc" /* as fast, and compiled sooner */
 
 #define MIRT__LOGIC_PIECE 256 /* elements of an operand that are gathered at a time */
 
