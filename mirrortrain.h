@@ -275,8 +275,11 @@
    A strategy, and everything created from it, belongs to one thread at a time;
    so does a dataset. Different threads may use different strategies at once:
    the only global state is the error text of each thread and the detected
-   processor. A strategy starts its threads when it is created: they sleep
-   between steps, or spin for microseconds if cores are free. Callbacks, bodies
+   processor, the number of cores, and what waking a thread costs. A strategy starts
+   its threads when it is created. Threads that wait spin for as long as a wake-up
+   takes, 5 to 200 microseconds, before they sleep, if every thread at work has a
+   core. Devices "auto" have their threads pinned to sockets; the calling thread is
+   pinned only while devices run. Callbacks, bodies
    of functions and the log run in the thread that called the library; custom ops
    and the functions of mirt_map are called by several threads at once. Your code
    must not end the thread that called the library (pthread_exit), because its
@@ -379,8 +382,10 @@
    header. With gcc it optimizes its kernels itself; with clang compile it at -O2
    or above. -march is never needed: the processor is detected at run time.
 
-   Two environment variables are for tests: MIRT_CPU (plain, neon, avx2, avx512,
-   avx512bf16, reference) selects the kernels, MIRT_CORES emulates a number of cores.
+   Three environment variables are for tests: MIRT_CPU (plain, neon, avx2, avx512,
+   avx512bf16, reference) selects the kernels, MIRT_CORES emulates a number of cores,
+   and MIRT_SYSFS names a directory that is read in place of /sys; its subdirectory
+   "proc" is read in place of /proc for the affinity mask and control groups.
 */
 #if defined(__SIZEOF_POINTER__) && __SIZEOF_POINTER__ < 8 && !defined(__wasm__)
 #error "mirrortrain.h: addresses of 64 bits are required; compile without -m32"
@@ -655,14 +660,16 @@ typedef enum mirt_collective {
 /* Zero means default. */
 typedef struct mirt_strategy_desc {
     /* NULL: every GPU, or where there is none (or the program is built without mirrortrain_cuda.cu) every core as one
-       device; "cpu": every core as one device; "2": two equal shares of the cores; "cpu:0,cpu:1": two devices of one
-       core each, so that strategies can have cores of their own; "gpu": every GPU; "gpu:0,gpu:2": these. Where the
+       device; "cpu": every core as one device; "auto": one device for each socket (node of memory) that the process may
+       use, whose threads run there alone and whose weights and activations lie there; "2": two equal shares of the
+       cores; "cpu:0,cpu:1": two devices of one core each, so that strategies can have cores of their own; "gpu": every
+       GPU; "gpu:0,gpu:2": these. Where the
        environment's MIRT_DEVICES is "cpu", NULL means cores whatever there is; where it is "gpu", numbers mean so many
        GPUs, and no GPU is an error */
     const char *devices;
     int replicas;        /* logical replicas V, of all processes; 0: one per device */
-    int threads;         /* threads per device, if it is of cores; 0: the device's cores. The system places them on
-                            cores */
+    int threads;         /* threads per device, if it is of cores; 0: the device's cores, efficiency cores of hybrid
+                            processors left out. The system places them on cores, with "auto" on those of a socket */
     uint64_t seed;       /* of initial weights, dropout and shuffling */
     mirt_collective collective;
     mirt_log_fn log;     /* NULL: stderr */
@@ -3242,11 +3249,14 @@ MIRT_API const char *mirt_environment(mirt_strategy *strategy);
 
 /* What this machine has for this process. Zero: unknown, or no such limit. */
 typedef struct mirt_machine_info {
-    int cores;                 /* as mirt_devices counts them */
-    double core_limit;         /* of a container: so many cores' time, however many are seen */
+    int cores;                 /* as mirt_devices counts them: by the affinity mask and core_limit, rounded up */
+    double core_limit;         /* the quota of its control groups, in cores: 1.5 is the time of one and a half */
     uint64_t memory_total;     /* bytes of the machine, */
     uint64_t memory_limit;     /* of the container, where that is less, */
     uint64_t memory_available; /* and of both what can be had now */
+    double wake_seconds;       /* that waking threads takes, as measured when the first strategy started several with a
+                                  core for each; 0: none has */
+    double spin_seconds;       /* that threads therefore wait for each other before they sleep, if they have cores */
 } mirt_machine_info;
 /* Thread safe: any thread at any time. Reads what Linux says in /proc and /sys; elsewhere what sysconf says.
    MIRT_E_INVALID; MIRT_E_DEVICE as mirt_devices. */
@@ -3368,6 +3378,8 @@ typedef float mirt__real;
 
 /* Threads that work together (base/team.h). */
 typedef struct mirt__team mirt__team;
+/* A set of cores (base/cpus.h). */
+typedef struct mirt__cpus mirt__cpus;
 
 /* Functions that CPUs and GPUs both run. */
 #ifdef __CUDACC__
@@ -5086,6 +5098,7 @@ typedef struct mirt__opening {
     bool tf32;         /* products of float32 may be rounded so */
     int devices;       /* that the strategy has in all */
     mirt__team *team;  /* the threads of a device of cores; NULL: one thread */
+    const mirt__cpus *socket; /* the cores that these run on, which its memory is to be next to; NULL: any */
 } mirt__opening;
 
 /* The sum of gradients over devices, of elements [begin, end) of a block: the partial sums by device, numbered over all
@@ -5612,15 +5625,69 @@ MIRT__LIB int mirt__thread_start(mirt__thread *thread, void *(*fn)(void *arg), v
 
 #endif
 
+/* >>section base/cpus.h */
+
+#ifndef MIRT__CPUS_H
+#define MIRT__CPUS_H
+/* The cores that this process may use, and the sockets that they belong to. */
+
+enum { MIRT__MAX_CPUS = 4096, MIRT__AFFINITY = 8192 };
+
+/* A set of cores. Each thread that a core executes at the same time (SMT) counts as a core, as Linux numbers them. */
+struct mirt__cpus {
+    uint64_t bits[MIRT__MAX_CPUS / 64];
+};
+
+/* Reads a list such as "0-3,8". Returns the number of cores; 0: the list is empty, malformed, or has numbers from
+   MIRT__MAX_CPUS on. */
+MIRT__LIB int mirt__cpus_read(mirt__cpus *out, const char *list);
+
+/* What a process has of a machine. */
+typedef struct mirt__cores {
+    mirt__cpus usable; /* by its affinity mask, and online; empty: unknown */
+    int count;         /* of them, but no more than `limit` rounded up */
+    int fast;          /* of `count`, without the efficiency cores of a hybrid processor */
+    double limit;      /* the time of so many cores: `count`, or the quota of its control groups */
+} mirt__cores;
+/* False (MIRT_E_DEVICE): the environment variable MIRT_CORES, which replaces the numbers, is invalid. */
+MIRT__LIB bool mirt__cores_find(mirt__cores *out);
+/* The `count` that the first call found, or MIRT_CORES; 0: as above. */
+MIRT__LIB int mirt__cpu_cores(void);
+/* The sockets, at most `most`, on which one device each has the most threads, with the usable cores of each in
+   `socket`; *threads: of each device. Returns their number: 1 (`socket` is not set) if several devices would not have
+   more threads than one; *why says why. */
+MIRT__LIB int mirt__sockets_find(const mirt__cores *cores, mirt__cpus *socket, int most, int *threads,
+                                 const char **why);
+
+/* The affinity mask of the calling thread, as a list, in MIRT__AFFINITY bytes; "": unknown. */
+MIRT__LIB void mirt__affinity(char *list, size_t size);
+/* The control groups' quota in cores; 0: none. */
+MIRT__LIB double mirt__core_quota(void);
+/* Reads the beginning of a file below /sys or /proc as text; "": there is none. The environment variable MIRT_SYSFS
+   names a directory that replaces /sys; its "proc" replaces /proc. */
+MIRT__LIB void mirt__system_text(const char *path, char *text, size_t size);
+
+/* The calling thread runs on `cpus` alone; nothing happens where the system does not support it. */
+MIRT__LIB void mirt__pin(const mirt__cpus *cpus);
+/* The same until mirt__pin_end; NULL: nothing happens. */
+typedef struct mirt__pinned {
+    mirt__cpus before;
+    bool done;
+} mirt__pinned;
+MIRT__LIB void mirt__pin_begin(mirt__pinned *pinned, const mirt__cpus *cpus);
+MIRT__LIB void mirt__pin_end(const mirt__pinned *pinned);
+
+#endif
+
 /* >>section base/team.h */
 
 #ifndef MIRT__TEAM_H
 #define MIRT__TEAM_H
 /* A team (pool) of long-lived threads; the caller is always member 0. */
 
-/* Starts size - 1 threads. Members spin for a short while between jobs only if `spin`; set it false if threads
-   outnumber cores. NULL with the error set. */
-MIRT__LIB mirt__team *mirt__team_create(int size, bool spin);
+/* Starts size - 1 threads. A member that waits spins for mirt__spin_seconds before it sleeps, while no more than `spin`
+   threads of the process are at work; 0: never. NULL with the error set. */
+MIRT__LIB mirt__team *mirt__team_create(int size, int spin);
 MIRT__LIB void mirt__team_destroy(mirt__team *team);
 /* 1 for NULL, which means only the caller. */
 MIRT__LIB int mirt__team_size(const mirt__team *team);
@@ -5640,14 +5707,12 @@ MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *
 /* A member whose thread ended in the middle of a job; 0: none. */
 MIRT__LIB int mirt__team_ended(const mirt__team *team);
 
-/* The number of cores that this process may use, or the value of the environment variable MIRT_CORES; 0
-   (MIRT_E_DEVICE): it is invalid. */
-MIRT__LIB int mirt__cpu_cores(void);
-enum { MIRT__AFFINITY = 8192 };
-/* machine.c: the affinity mask of the process, as a list such as "0-3,8", in MIRT__AFFINITY bytes; "": unknown. */
-MIRT__LIB void mirt__affinity(char *list, size_t size);
-/* The number of cores of a list; 0: none. */
-MIRT__LIB int mirt__affinity_cores(const char *list);
+/* Counts the threads of strategies that are in use: `more` begin to work, negative: end. Returns their number. */
+MIRT__LIB int mirt__team_busy(int more);
+/* What waking the members of a team cost when the first that may spin was created, and how long threads that wait spin
+   because of it; 0: no team was. */
+MIRT__LIB double mirt__wake_seconds(void);
+MIRT__LIB double mirt__spin_seconds(void);
 
 #ifndef MIRRORTRAIN_NO_THREADS
 #include <pthread.h>
@@ -7006,31 +7071,10 @@ static int64_t mirt__machine_line(const char *text, const char *name) {
     return -1;
 }
 
-MIRT__LIB void mirt__affinity(char *list, size_t size) {
-    static const char name[] = "Cpus_allowed_list:"; /* follows the groups, which may be many */
-    char text[2 * MIRT__AFFINITY];
-    mirt__file_peek("/proc/self/status", text, sizeof text);
-    const char *at = strstr(text, name);
-    if (at) at += sizeof name - 1 + strspn(at + sizeof name - 1, " \t");
-    snprintf(list, size, "%.*s", at ? (int)strcspn(at, "\n") : 0, at ? at : "");
-}
-
-MIRT__LIB int mirt__affinity_cores(const char *list) {
-    long cores = 0;
-    while (*list >= '0' && *list <= '9') {
-        char *end;
-        const long first = strtol(list, &end, 10), last = *end == '-' ? strtol(end + 1, &end, 10) : first;
-        if (last < first || last > 1 << 20) return 0;
-        cores += last - first + 1;
-        list = end + (*end == ',');
-    }
-    return cores > 4096 ? 4096 : (int)cores;
-}
-
 static void mirt__machine_peek(const char *group, const char *file, char *text, size_t size) {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", group, file);
-    mirt__file_peek(path, text, size);
+    mirt__system_text(path, text, size);
 }
 
 /* A file that holds one number, or "max"; -1: no such limit. */
@@ -7040,28 +7084,77 @@ static int64_t mirt__machine_number(const char *group, const char *file) {
     return text[0] >= '0' && text[0] <= '9' ? (int64_t)strtoll(text, NULL, 10) : -1;
 }
 
-/* The limits of a control group that contains this process. */
-static void mirt__machine_group(const char *group, const char *most, const char *used, mirt_machine_info *out) {
+/* >>control groups */
+
+/* This process's group in the hierarchy of a controller of version 1 ("4:cpu,cpuacct:/path" in /proc/self/cgroup), or
+   in that of version 2 ("0::/path"), which NULL stands for. */
+static void mirt__group_own(char *group, size_t size, const char *base, const char *controller) {
+    char text[MIRT__AFFINITY], name[32];
+    const char *at = NULL;
+    mirt__system_text("/proc/self/cgroup", text, sizeof text);
+    for (int i = 0; controller && i < 4 && !at; i++) { /* the first, the last, the only one, or in between */
+        snprintf(name, sizeof name, "%c%s%c", i & 1 ? ',' : ':', controller, i & 2 ? ',' : ':');
+        if ((at = strstr(text, name)) != NULL) at = strchr(at + 1, ':');
+    }
+    if (!controller && (at = strstr(text, "0::/")) != NULL) at += 2;
+    snprintf(group, size, "%s%.*s", base, at ? (int)strcspn(at + 1, "\n") : 0, at ? at + 1 : "");
+}
+
+/* Calls look(group, arg) for this process's group and its parents. */
+static void mirt__group_walk(const char *base, const char *controller, void (*look)(const char *group, void *arg),
+                             void *arg) {
+    char group[384];
+    mirt__group_own(group, sizeof group, base, controller);
+    for (;;) {
+        look(group, arg);
+        char *slash = strrchr(group, '/');
+        if (!slash || strlen(group) <= strlen(base)) return;
+        *slash = 0;
+    }
+}
+
+/* Keeps the lowest limit. */
+static void mirt__group_limit(double *least, double quota, double period) {
+    const double cores = quota > 0 && period > 0 ? quota / period : 0;
+    if (cores > 0 && cores < MIRT__MAX_CPUS && (*least <= 0 || cores < *least)) *least = cores;
+}
+
+static void mirt__group_quota(const char *group, void *arg) {
+    char text[64], *end;
+    mirt__machine_peek(group, "cpu.max", text, sizeof text);
+    const double quota = strtod(text, &end);
+    mirt__group_limit((double *)arg, quota, strtod(end, NULL));
+    mirt__group_limit((double *)arg, (double)mirt__machine_number(group, "cpu.cfs_quota_us"),
+                      (double)mirt__machine_number(group, "cpu.cfs_period_us"));
+}
+
+MIRT__LIB double mirt__core_quota(void) {
+    double cores = 0;
+    mirt__group_walk(MIRT__GROUPS, NULL, mirt__group_quota, &cores);
+    mirt__group_walk(MIRT__GROUPS "/cpu", "cpu", mirt__group_quota, &cores);
+    mirt__group_walk(MIRT__GROUPS "/cpu,cpuacct", "cpu", mirt__group_quota, &cores); /* if "cpu" is no link to it */
+    return cores;
+}
+
+static void mirt__group_memory(mirt_machine_info *out, const char *group, const char *most, const char *used) {
     char text[4096];
     const int64_t limit = mirt__machine_number(group, most), taken = mirt__machine_number(group, used);
-    if (limit > 0 && (uint64_t)limit < out->memory_total) {
-        mirt__machine_peek(group, "memory.stat", text, sizeof text);
-        int64_t cached = mirt__machine_line(text, "inactive_file "),
-                left = limit - taken; /* page cache, which can be reclaimed */
-        if (cached > 0 && cached < taken) left += cached;
-        if (left < 0) left = 0;
-        if (!out->memory_limit || (uint64_t)limit < out->memory_limit) out->memory_limit = (uint64_t)limit;
-        if (taken >= 0 && (uint64_t)left < out->memory_available) out->memory_available = (uint64_t)left;
-    }
-    mirt__machine_peek(group, "cpu.max", text, sizeof text);
-    char *end;
-    double quota = strtod(text, &end), period = strtod(end, NULL);
-    if (end != text && quota > 0 && period > 0 && (out->core_limit == 0 || quota / period < out->core_limit))
-        out->core_limit = quota / period;
+    if (limit <= 0 || (uint64_t)limit >= out->memory_total) return;
+    mirt__machine_peek(group, "memory.stat", text, sizeof text);
+    int64_t cached = mirt__machine_line(text, "inactive_file "),
+            left = limit - taken; /* page cache, which can be reclaimed */
+    if (cached > 0 && cached < taken) left += cached;
+    if (left < 0) left = 0;
+    if (!out->memory_limit || (uint64_t)limit < out->memory_limit) out->memory_limit = (uint64_t)limit;
+    if (taken >= 0 && (uint64_t)left < out->memory_available) out->memory_available = (uint64_t)left;
+}
+
+static void mirt__group_memory_2(const char *group, void *arg) {
+    mirt__group_memory((mirt_machine_info *)arg, group, "memory.max", "memory.current");
 }
 
 MIRT_API mirt_status mirt_machine(mirt_machine_info *out) {
-    char text[4096], group[384];
+    char text[4096];
     if (!out) return mirt__fail_missing(__func__, "structure to fill");
     memset(out, 0, sizeof *out);
     if (!(out->cores = mirt__cpu_cores())) return mirt_last_status();
@@ -7072,16 +7165,12 @@ MIRT_API mirt_status mirt_machine(mirt_machine_info *out) {
     mirt__file_peek("/proc/meminfo", text, sizeof text);
     const int64_t kilobytes = mirt__machine_line(text, "MemAvailable:");
     out->memory_available = kilobytes >= 0 ? (uint64_t)kilobytes * 1024 : out->memory_total;
-    mirt__machine_group(MIRT__GROUPS "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", out);
-    mirt__file_peek("/proc/self/cgroup", text, sizeof text);
-    const char *own = strstr(text, "0::/");
-    snprintf(group, sizeof group, MIRT__GROUPS "%.*s", own ? (int)(strcspn(own, "\n") - 3) : 0, own ? own + 3 : "");
-    for (;;) { /* the group of this process and its parents */
-        mirt__machine_group(group, "memory.max", "memory.current", out);
-        char *slash = strrchr(group, '/');
-        if (!slash || strlen(group) <= strlen(MIRT__GROUPS)) return MIRT_OK;
-        *slash = 0;
-    }
+    out->core_limit = mirt__core_quota();
+    out->wake_seconds = mirt__wake_seconds();
+    out->spin_seconds = mirt__spin_seconds();
+    mirt__group_memory(out, MIRT__GROUPS "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes");
+    mirt__group_walk(MIRT__GROUPS, NULL, mirt__group_memory_2, out);
+    return MIRT_OK;
 }
 
 #undef MIRT__GROUPS
@@ -7118,6 +7207,286 @@ MIRT__LIB unsigned mirt__instructions_there(void) {
 }
 
 #endif
+
+/* >>section base/cpus.c */
+
+/* Finds the cores that this process may use, and the sockets that they belong to. */
+
+#include <unistd.h>
+
+/* >>sets */
+
+static bool mirt__cpus_has(const mirt__cpus *set, int cpu) { return set->bits[cpu / 64] >> (cpu % 64) & 1; }
+
+static void mirt__cpus_add(mirt__cpus *set, int cpu) { set->bits[cpu / 64] |= (uint64_t)1 << (cpu % 64); }
+
+static int mirt__cpus_count(const mirt__cpus *set) {
+    int count = 0;
+    for (int i = 0; i < MIRT__COUNT(set->bits); i++) count += __builtin_popcountll(set->bits[i]);
+    return count;
+}
+
+/* Removes what `other` lacks. Returns the number of cores left. */
+static int mirt__cpus_keep(mirt__cpus *set, const mirt__cpus *other) {
+    for (int i = 0; i < MIRT__COUNT(set->bits); i++) set->bits[i] &= other->bits[i];
+    return mirt__cpus_count(set);
+}
+
+static bool mirt__is_digit(char c) { return c >= '0' && c <= '9'; }
+
+MIRT__LIB int mirt__cpus_read(mirt__cpus *out, const char *list) {
+    bool good = true;
+    memset(out, 0, sizeof *out);
+    while (good && mirt__is_digit(*list)) {
+        char *end;
+        const long first = strtol(list, &end, 10);
+        const long last = *end == '-' && mirt__is_digit(end[1]) ? strtol(end + 1, &end, 10) : first;
+        good = first <= last && last < MIRT__MAX_CPUS;
+        for (long cpu = first; good && cpu <= last; cpu++) mirt__cpus_add(out, (int)cpu);
+        list = end + (*end == ',');
+    }
+    if (!good || (*list && *list != '\n')) memset(out, 0, sizeof *out);
+    return mirt__cpus_count(out);
+}
+
+/* >>files */
+
+/* What replaces /sys; NULL: nothing. */
+static const char *mirt__system_root(void) {
+    const char *root = getenv("MIRT_SYSFS");
+    return root && *root ? root : NULL;
+}
+
+MIRT__LIB void mirt__system_text(const char *path, char *text, size_t size) {
+    const char *other = mirt__system_root();
+    char moved[1024];
+    if (other) {
+        snprintf(moved, sizeof moved, "%s%s", other, path + (strncmp(path, "/sys/", 5) == 0 ? 4 : 0));
+        path = moved;
+    }
+    mirt__file_peek(path, text, size);
+}
+
+static int mirt__system_cpus(mirt__cpus *out, const char *path) {
+    char list[MIRT__AFFINITY];
+    mirt__system_text(path, list, sizeof list);
+    return mirt__cpus_read(out, list);
+}
+
+/* A whole number in a file of a core; -1: none. */
+static int mirt__cpu_number(int cpu, const char *file) {
+    char path[96], text[24], *end;
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/%s", cpu, file);
+    mirt__system_text(path, text, sizeof text);
+    const long number = strtol(text, &end, 10);
+    return end == text || number < 0 || number > INT_MAX ? -1 : (int)number;
+}
+
+MIRT__LIB void mirt__affinity(char *list, size_t size) {
+    static const char name[] = "Cpus_allowed_list:"; /* follows the groups, which may be many */
+    char text[2 * MIRT__AFFINITY];
+    mirt__system_text("/proc/thread-self/status", text, sizeof text);
+    if (!text[0]) mirt__system_text("/proc/self/status", text, sizeof text);
+    const char *at = strstr(text, name);
+    if (at) at += sizeof name - 1 + strspn(at + sizeof name - 1, " \t");
+    snprintf(list, size, "%.*s", at ? (int)strcspn(at, "\n") : 0, at ? at : "");
+}
+
+/* >>cores */
+
+static void mirt__cores_usable(mirt__cpus *out) {
+    char list[MIRT__AFFINITY];
+    mirt__cpus online;
+    mirt__affinity(list, sizeof list);
+    const int allowed = mirt__cpus_read(out, list);
+    if (!mirt__system_cpus(&online, "/sys/devices/system/cpu/online")) return;
+    if (!allowed || !mirt__cpus_keep(out, &online)) *out = online;
+}
+
+/* How many of `count` cores are as fast as a team needs: its members share the work equally and wait for the slowest,
+   so that it is as fast as their number times the capacity of the slowest. */
+static int mirt__cores_by_capacity(const mirt__cpus *usable, int count) {
+    int16_t capacity[MIRT__MAX_CPUS];
+    int cores = 0, most = 0, best = count;
+    for (int cpu = 0; cpu < MIRT__MAX_CPUS; cpu++) {
+        if (!mirt__cpus_has(usable, cpu)) continue;
+        const int own = mirt__cpu_number(cpu, "cpu_capacity");
+        if (own < 1 || own > 1024) return count;
+        capacity[cores++] = (int16_t)own;
+    }
+    for (int i = 0; i < cores; i++) {
+        int others = 0;
+        for (int k = 0; k < cores; k++) others += capacity[k] >= capacity[i];
+        if (others * capacity[i] > most) most = others * capacity[i], best = others;
+    }
+    return best;
+}
+
+static int mirt__cores_fast(const mirt__cpus *usable, int count) {
+    mirt__cpus fast;
+    const int some = mirt__system_cpus(&fast, "/sys/devices/cpu_core/cpus") ? mirt__cpus_keep(&fast, usable) : 0;
+    return some ? some : mirt__cores_by_capacity(usable, count);
+}
+
+/* 0: there is no MIRT_CORES; -1 with the error set. */
+static int mirt__cores_emulated(void) {
+    const char *text = getenv("MIRT_CORES"); /* lets tests emulate another machine */
+    char *end;
+    const long cores = text && *text ? strtol(text, &end, 10) : 0;
+    if (!text || !*text) return 0;
+    if (*end == 0 && cores > 0 && cores <= MIRT__MAX_CPUS) return (int)cores;
+    return mirt__fail(MIRT_E_DEVICE,
+                      "the environment variable MIRT_CORES is \"%s\"; it must be a number of cores from 1 to %d", text,
+                      MIRT__MAX_CPUS),
+           -1;
+}
+
+/* Those that are usable, or of which the system says that they are online. */
+static int mirt__cores_count(const mirt__cpus *usable) {
+    const long limit = MIRT__MAX_CPUS, online = sysconf(_SC_NPROCESSORS_ONLN), most = online > limit ? limit : online;
+    const int count = mirt__cpus_count(usable);
+    if (count && (count <= most || most < 1 || mirt__system_root())) return count;
+    return most < 1 ? 1 : (int)most;
+}
+
+MIRT__LIB bool mirt__cores_find(mirt__cores *out) {
+    memset(out, 0, sizeof *out);
+    const int emulated = mirt__cores_emulated();
+    out->count = out->fast = emulated;
+    out->limit = emulated;
+    if (emulated) return emulated > 0;
+    mirt__cores_usable(&out->usable);
+    out->count = mirt__cores_count(&out->usable);
+    out->fast = mirt__cores_fast(&out->usable, out->count);
+    out->limit = out->count;
+    const double quota = mirt__core_quota();
+    if (quota > 0 && quota < out->limit) {
+        out->limit = quota;
+        out->count = (int)ceil(quota);
+    }
+#ifdef MIRRORTRAIN_NO_THREADS
+    out->count = 1;
+#endif
+    if (out->fast > out->count) out->fast = out->count;
+    return true;
+}
+
+static int mirt__first_cores; /* atomic; 0: not known yet */
+
+MIRT__LIB int mirt__cpu_cores(void) {
+    mirt__cores cores;
+    const int emulated = mirt__cores_emulated(), first = __atomic_load_n(&mirt__first_cores, __ATOMIC_RELAXED);
+    if (emulated || (first && !mirt__system_root())) return emulated < 0 ? 0 : emulated ? emulated : first;
+    if (!mirt__cores_find(&cores)) return 0;
+    if (!mirt__system_root()) __atomic_store_n(&mirt__first_cores, cores.count, __ATOMIC_RELAXED);
+    return cores.count;
+}
+
+/* >>sockets */
+
+/* Moves those of `left` that are in `own` to another socket, if there are any. */
+static int mirt__sockets_add(mirt__cpus *socket, int count, int most, mirt__cpus *left, mirt__cpus *own) {
+    if (count == most || !mirt__cpus_keep(own, left)) return count;
+    for (int i = 0; i < MIRT__COUNT(own->bits); i++) left->bits[i] &= ~own->bits[i];
+    socket[count] = *own;
+    return count + 1;
+}
+
+/* By nodes of memory. */
+static int mirt__sockets_by_node(mirt__cpus *left, mirt__cpus *socket, int most) {
+    mirt__cpus nodes, own;
+    char path[96];
+    int count = 0;
+    if (!mirt__system_cpus(&nodes, "/sys/devices/system/node/online")) mirt__cpus_read(&nodes, "0-63");
+    for (int node = 0; node < MIRT__MAX_CPUS; node++) {
+        if (!mirt__cpus_has(&nodes, node)) continue;
+        snprintf(path, sizeof path, "/sys/devices/system/node/node%d/cpulist", node);
+        if (mirt__system_cpus(&own, path)) count = mirt__sockets_add(socket, count, most, left, &own);
+    }
+    return count;
+}
+
+static int mirt__sockets_by_package(mirt__cpus *left, mirt__cpus *socket, int most) {
+    int package[MIRT__MAX_CPUS], count = 0;
+    for (int cpu = 0; cpu < MIRT__MAX_CPUS; cpu++)
+        package[cpu] = mirt__cpus_has(left, cpu) ? mirt__cpu_number(cpu, "topology/physical_package_id") : -1;
+    for (int first = 0; first < MIRT__MAX_CPUS; first++) {
+        mirt__cpus own;
+        if (package[first] < 0 || !mirt__cpus_has(left, first)) continue;
+        memset(&own, 0, sizeof own);
+        for (int cpu = first; cpu < MIRT__MAX_CPUS; cpu++) {
+            if (package[cpu] == package[first]) mirt__cpus_add(&own, cpu);
+        }
+        count = mirt__sockets_add(socket, count, most, left, &own);
+    }
+    return count;
+}
+
+/* The largest first; equal ones stay in their order. */
+static void mirt__sockets_sort(mirt__cpus *socket, int count) {
+    for (int i = 1; i < count; i++) {
+        for (int k = i; k > 0 && mirt__cpus_count(&socket[k]) > mirt__cpus_count(&socket[k - 1]); k--) {
+            const mirt__cpus one = socket[k];
+            socket[k] = socket[k - 1];
+            socket[k - 1] = one;
+        }
+    }
+}
+
+MIRT__LIB int mirt__sockets_find(const mirt__cores *cores, mirt__cpus *socket, int most, int *threads,
+                                 const char **why) {
+    mirt__cpus left = cores->usable;
+    int count = mirt__sockets_by_node(&left, socket, most), best = 1, all;
+    if (!count) count = mirt__sockets_by_package(&left, socket, most);
+    mirt__sockets_sort(socket, count);
+    *threads = cores->fast;
+    *why = count > 1 ? "as more would not have more threads" : "as there is one socket";
+    all = count ? mirt__cpus_count(&socket[0]) : 0; /* threads that one device would have on one socket */
+    if (all > cores->count) all = cores->count;
+    for (int k = 2; k <= count; k++) { /* all devices have as many as the smallest socket has cores */
+        const int own = mirt__cpus_count(&socket[k - 1]), share = cores->count / k, each = own < share ? own : share;
+        if (k * each <= all) continue;
+        best = k;
+        all = k * each;
+        *threads = each;
+        *why = "one per socket";
+    }
+    return best;
+}
+
+/* >>pinning */
+
+#if defined(__linux__) && !defined(MIRRORTRAIN_NO_THREADS)
+/* not declared by POSIX */
+extern int mirt__set_affinity(int thread, size_t bytes, const void *cpus) __asm__("sched_setaffinity");
+extern int mirt__get_affinity(int thread, size_t bytes, void *cpus) __asm__("sched_getaffinity");
+#else
+static int mirt__set_affinity(int thread, size_t bytes, const void *cpus) {
+    return (void)thread, (void)bytes, (void)cpus, -1;
+}
+static int mirt__get_affinity(int thread, size_t bytes, void *cpus) {
+    return (void)thread, (void)bytes, (void)cpus, -1;
+}
+#endif
+
+MIRT__LIB void mirt__pin(const mirt__cpus *cpus) {
+    const int number = errno;
+    if (mirt__set_affinity(0, sizeof *cpus, cpus) != 0) errno = number;
+}
+
+MIRT__LIB void mirt__pin_begin(mirt__pinned *pinned, const mirt__cpus *cpus) {
+    const int number = errno;
+    pinned->done = false;
+    if (!cpus) return;
+    memset(&pinned->before, 0, sizeof pinned->before);
+    pinned->done = mirt__get_affinity(0, sizeof pinned->before, &pinned->before) == 0;
+    if (pinned->done) mirt__pin(cpus);
+    errno = number;
+}
+
+MIRT__LIB void mirt__pin_end(const mirt__pinned *pinned) {
+    if (pinned->done) mirt__pin(&pinned->before);
+}
 
 /* >>section base/device_timeline.c */
 
@@ -7326,45 +7695,6 @@ MIRT__LIB mirt_status mirt__own_process(int64_t process, const char *call, const
 
 /* Thread pool: threads that wait for jobs, and gates to wait at. */
 
-#include <unistd.h>
-
-#ifndef MIRRORTRAIN_NO_THREADS
-static int mirt__first_allowed_cores = -1; /* atomic */
-
-/* By the affinity mask that the process had at the first call; 0: not known. */
-static int mirt__allowed_cores(void) {
-    int cores = __atomic_load_n(&mirt__first_allowed_cores, __ATOMIC_RELAXED);
-    if (cores < 0) {
-        char list[MIRT__AFFINITY];
-        mirt__affinity(list, sizeof list);
-        cores = mirt__affinity_cores(list);
-        __atomic_store_n(&mirt__first_allowed_cores, cores, __ATOMIC_RELAXED);
-    }
-    return cores;
-}
-#endif
-
-MIRT__LIB int mirt__cpu_cores(void) {
-    const char *pretended = getenv("MIRT_CORES"); /* lets tests emulate another machine */
-    if (pretended && *pretended) {
-        char *end;
-        long cores = strtol(pretended, &end, 10);
-        if (*end == 0 && cores > 0 && cores <= 4096) return (int)cores;
-        return mirt__fail(MIRT_E_DEVICE,
-                          "the environment variable MIRT_CORES is \"%s\"; it must be a number of cores from 1 to 4096",
-                          pretended),
-               0;
-    }
-#ifdef MIRRORTRAIN_NO_THREADS
-    long online = 1;
-#else
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    const int allowed = mirt__allowed_cores();
-    if (allowed > 0 && allowed < online) online = allowed;
-#endif
-    return online < 1 ? 1 : online > 4096 ? 4096 : (int)online;
-}
-
 /* The data that members of mirt__team_for share. */
 typedef struct mirt__team_loop {
     void (*fn)(void *arg, int64_t task, int member);
@@ -7398,7 +7728,7 @@ struct mirt__team {
     int size;
 };
 
-MIRT__LIB mirt__team *mirt__team_create(int size, bool spin) {
+MIRT__LIB mirt__team *mirt__team_create(int size, int spin) {
     (void)spin;
     if (size < 1) {
         mirt__fail(MIRT_E_INVALID, "a team of %d threads: at least 1 is needed", size);
@@ -7428,13 +7758,16 @@ MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *
     (void)team, (void)look, (void)arg, (void)seconds;
 }
 MIRT__LIB int mirt__team_ended(const mirt__team *team) { return (void)team, 0; }
+MIRT__LIB int mirt__team_busy(int more) { return (void)more, 0; }
+MIRT__LIB double mirt__wake_seconds(void) { return 0; }
+MIRT__LIB double mirt__spin_seconds(void) { return 0; }
 
 #else
 
 #include <pthread.h>
 
-/* Waking a sleeping thread costs more than this; spinning longer would waste a core between steps. */
-#define MIRT__SPIN_SECONDS 20e-6
+static int mirt__busy_threads;      /* atomic: of strategies in use */
+static int mirt__wake_nanoseconds; /* atomic: what waking a team costs; 0: not measured yet */
 
 /* A counter to wait at: a thread that waits for its value to change spins for a while, then sleeps. Aligned so that
    waiting at one gate does not slow down another. */
@@ -7469,7 +7802,8 @@ struct mirt__team {
     void *arg;
     mirt__caller caller;
     int size, started;
-    bool spin, quit;
+    int spin;
+    bool quit;
     mirt__team_looker looker;
     int ended; /* atomic */
     int unfinished __attribute__((aligned(MIRT__ALIGN))); /* atomic: workers still in the job */
@@ -7544,22 +7878,32 @@ static void mirt__spin_pause(void) {
 #endif
 }
 
-static bool mirt__gate_spin(const mirt__gate *gate, uint32_t old) {
+/* Spinning for as long as a wake-up takes costs at most twice the least that knowing the length of the wait would. */
+MIRT__LIB double mirt__spin_seconds(void) {
+    const int wake = __atomic_load_n(&mirt__wake_nanoseconds, __ATOMIC_RELAXED), least = 5000, most = 200000;
+    return !wake ? 0 : (wake < least ? least : wake > most ? most : wake) * 1e-9;
+}
+
+/* `spin`: the most threads that may be at work. */
+static bool mirt__gate_spin(const mirt__gate *gate, uint32_t old, int spin) {
+    const double seconds =
+        spin && __atomic_load_n(&mirt__busy_threads, __ATOMIC_RELAXED) <= spin ? mirt__spin_seconds() : 0;
     double end = 0.0;
+    if (seconds <= 0) return mirt__gate_value(gate) != old;
     for (;;) {
         for (int i = 0; i < 32; i++) {
             if (mirt__gate_value(gate) != old) return true;
             mirt__spin_pause();
         }
         double now = mirt__now();
-        if (end == 0.0) end = now + MIRT__SPIN_SECONDS;
+        if (end == 0.0) end = now + seconds;
         if (now >= end) return false;
     }
 }
 
 /* Returns once the gate's value is not `old`; false: the calling thread is the observer and stopped waiting. */
-static bool mirt__gate_wait(mirt__gate *gate, uint32_t old, bool spin, const mirt__team_looker *looker) {
-    if (spin ? mirt__gate_spin(gate, old) : mirt__gate_value(gate) != old) return true;
+static bool mirt__gate_wait(mirt__gate *gate, uint32_t old, int spin, const mirt__team_looker *looker) {
+    if (mirt__gate_spin(gate, old, spin)) return true;
     const bool looks = looker && looker->look && pthread_equal(looker->thread, pthread_self());
     bool gave_up = false;
     pthread_mutex_lock(&gate->mutex);
@@ -7601,7 +7945,61 @@ static void *mirt__team_worker(void *arg) {
     return NULL;
 }
 
-MIRT__LIB mirt__team *mirt__team_create(int size, bool spin) {
+/* Gives the workers a job, of which member 0 does not do its part. Returns the value of the gate to wait at. */
+static uint32_t mirt__team_begin(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
+    const uint32_t done = mirt__gate_value(&team->done);
+    team->fn = fn;
+    team->arg = arg;
+    team->caller = mirt__caller_get();
+    __atomic_store_n(&team->unfinished, team->size - 1, __ATOMIC_RELAXED);
+    mirt__gate_move(&team->work);
+    return done;
+}
+
+/* >>what waking costs */
+
+MIRT__LIB int mirt__team_busy(int more) { return __atomic_add_fetch(&mirt__busy_threads, more, __ATOMIC_RELAXED); }
+
+MIRT__LIB double mirt__wake_seconds(void) {
+    return __atomic_load_n(&mirt__wake_nanoseconds, __ATOMIC_RELAXED) * 1e-9;
+}
+
+static void mirt__team_nothing(void *arg, int member) { (void)arg, (void)member; }
+
+/* Seconds in which all workers, asleep before, do a job that is nothing; waits no longer than `most` for them to fall
+   asleep, and to wake. */
+static double mirt__team_wake(mirt__team *team, double most) {
+    const double start = mirt__now(), settle = 20e-6;
+    while (__atomic_load_n(&team->work.sleepers, __ATOMIC_SEQ_CST) < (uint32_t)team->started &&
+           mirt__now() - start < most)
+        mirt__spin_pause();
+    double begin = mirt__now(), now = begin; /* the last one has yet to leave its core */
+    for (int i = 0; i < 10000 && now - begin < settle; i++) now = mirt__now();
+    begin = mirt__now();
+    const uint32_t done = mirt__team_begin(team, mirt__team_nothing, NULL);
+    while (mirt__gate_value(&team->done) == done && mirt__now() - begin < most) mirt__spin_pause();
+    now = mirt__now();
+    mirt__gate_wait(&team->done, done, 0, NULL);
+    return now - begin;
+}
+
+/* The median of a few wake-ups, within a millisecond unless waking takes most of it. No team spins yet. */
+static void mirt__team_measure(mirt__team *team) {
+    enum { LEAST = 3, MOST = 9 };
+    const double start = mirt__now(), enough = 1e-3, most = 0.25e-3;
+    double took[MOST];
+    int count = 0;
+    while (count < LEAST || (count < MOST && mirt__now() - start < enough)) {
+        const double own = mirt__team_wake(team, most);
+        int at = count++;
+        for (; at > 0 && took[at - 1] > own; at--) took[at] = took[at - 1];
+        took[at] = own;
+    }
+    const int wake = (int)(took[count / 2] * 1e9);
+    __atomic_store_n(&mirt__wake_nanoseconds, wake > 1 ? wake : 1, __ATOMIC_RELAXED);
+}
+
+MIRT__LIB mirt__team *mirt__team_create(int size, int spin) {
     if (size < 1) {
         mirt__fail(MIRT_E_INVALID, "a team of %d threads: at least 1 is needed", size);
         return NULL;
@@ -7626,6 +8024,7 @@ MIRT__LIB mirt__team *mirt__team_create(int size, bool spin) {
             team->started = i;
         }
     }
+    if (fine && size > 1 && spin && mirt__wake_seconds() <= 0) mirt__team_measure(team);
     if (fine) return team;
     mirt__team_destroy(team);
     return NULL;
@@ -7647,12 +8046,7 @@ MIRT__LIB void mirt__team_destroy(mirt__team *team) {
 
 MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
     if (mirt__team_size(team) == 1) return fn(arg, 0), true;
-    uint32_t done = mirt__gate_value(&team->done);
-    team->fn = fn;
-    team->arg = arg;
-    team->caller = mirt__caller_get();
-    __atomic_store_n(&team->unfinished, team->size - 1, __ATOMIC_RELAXED);
-    mirt__gate_move(&team->work);
+    const uint32_t done = mirt__team_begin(team, fn, arg);
     fn(arg, 0);
     return mirt__gate_wait(&team->done, done, team->spin, &team->looker);
 }
@@ -7678,8 +8072,6 @@ MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *
 MIRT__LIB int mirt__team_ended(const mirt__team *team) {
     return team ? __atomic_load_n(&team->ended, __ATOMIC_ACQUIRE) : 0;
 }
-
-#undef MIRT__SPIN_SECONDS
 
 #endif
 
@@ -18391,6 +18783,9 @@ typedef struct mirt__found {
     int gpus;          /* how many are asked for; 0: all; -1: GPUs by name, or cores */
     bool default_cores; /* nothing was asked for: cores, as there is no GPU, */
     bool no_driver;    /* and no driver for one */
+    const char *sockets;            /* "auto": why there are so many, or NULL; */
+    int threads;                    /* of each, at most, */
+    mirt__cpus socket[MIRT__MAX_DEVICES]; /* and, of several, where these run */
     char warning[600]; /* why GPUs that were not asked for cannot be used, or "" */
 } mirt__found;
 /* `text`: the user's description; NULL: the default. `one`: only the first device. `repeat`: a GPU may be named twice.
@@ -18486,6 +18881,7 @@ MIRT__COLD_BEGIN
 typedef struct mirt__core {
     mirt__team *team;
     const mirt__kernels *kernels;
+    const mirt__cpus *socket; /* which its memory is next to, or NULL */
     int devices; /* of the strategy, which share the machine's memory */
 } mirt__core;
 
@@ -18515,6 +18911,7 @@ static mirt__handle *mirt__core_open(const mirt__host *host, const mirt__opening
     core->team = how->team;
     core->kernels = mirt__kernels_best();
     core->devices = how->devices;
+    core->socket = how->socket;
     return (mirt__handle *)(void *)core;
 }
 
@@ -18534,7 +18931,32 @@ static bool mirt__core_join(mirt__joining *join) {
 
 /* >>memory */
 
-static void *mirt__core_alloc(mirt__handle *handle, size_t bytes) { return (void)handle, mirt__aligned_alloc(bytes); }
+static const size_t mirt__touched = (size_t)1 << 21; /* bytes that a thread touches at a time: a huge page */
+
+typedef struct mirt__touch {
+    char *memory;
+    size_t bytes;
+} mirt__touch;
+
+static void mirt__core_touch(void *arg, int64_t task, int member) {
+    const mirt__touch *touch = (const mirt__touch *)arg;
+    const size_t begin = (size_t)task * mirt__touched, left = touch->bytes - begin;
+    (void)member;
+    memset(touch->memory + begin, 0, left < mirt__touched ? left : mirt__touched);
+}
+
+/* Systems place a page next to the core that writes it first. */
+static void *mirt__core_alloc(mirt__handle *handle, size_t bytes) {
+    const mirt__core *core = mirt__core_of(handle);
+    mirt__touch touch = {(char *)mirt__aligned_alloc(bytes), bytes};
+    mirt__pinned pinned;
+    if (!touch.memory || !core->socket) return touch.memory;
+    mirt__pin_begin(&pinned, core->socket); /* the calling thread takes part */
+    mirt__team_for(core->team, mirt__parts((int64_t)bytes, (int64_t)mirt__touched), mirt__core_touch, &touch);
+    mirt__pin_end(&pinned);
+    return touch.memory;
+}
+
 static void mirt__core_release(mirt__handle *handle, void *memory) { (void)handle, mirt__aligned_free(memory); }
 
 static size_t mirt__core_free_bytes(mirt__handle *handle) {
@@ -18781,6 +19203,14 @@ static mirt_status mirt__shares_of_cores(mirt__found *found, long count) {
     return mirt__all_of_backend(found, mirt__cores_backend(), count, false);
 }
 
+/* "auto": one device per socket. */
+static mirt_status mirt__sockets_of_cores(mirt__found *found) {
+    mirt__cores cores;
+    if (!mirt__cores_find(&cores)) return mirt_last_status();
+    const int count = mirt__sockets_find(&cores, found->socket, MIRT__MAX_DEVICES, &found->threads, &found->sockets);
+    return mirt__shares_of_cores(found, count);
+}
+
 /* "cpu:0,cpu:1": these cores; "gpu:0,gpu:2": these GPUs. */
 static mirt_status mirt__named_devices(mirt__found *found, const char *text, bool repeat) {
     const mirt__backend *cores = mirt__cores_backend(), *gpus = mirt__backend_get();
@@ -18833,7 +19263,8 @@ MIRT__LIB mirt_status mirt__find_devices(const char *text, bool one, bool repeat
         const int all = mirt__count_gpus(gpus);
         return all > 0 ? mirt__some_gpus(found, gpus, 0, all, one) : mirt__no_such_device(text, strlen(text));
     }
-    if (text && strcmp(text, "cpu") == 0) return mirt__shares_of_cores(found, 1);
+    if (text && strcmp(text, "auto") == 0 && !one) return mirt__sockets_of_cores(found);
+    if (text && (strcmp(text, "cpu") == 0 || strcmp(text, "auto") == 0)) return mirt__shares_of_cores(found, 1);
     const long count = text ? strtol(text, &end, 10) : 1;
     if (text && (end == text || *end != 0)) return mirt__named_devices(found, text, repeat);
     const int wanted = mirt__wanted_gpus(found, gpus, text);
@@ -35548,6 +35979,7 @@ struct mirt_strategy {
     char lost[512];               /* why the devices can no longer be used, or "" */
     mirt__device device[MIRT__MAX_DEVICES];
     mirt__team *leaders; /* one member a device; NULL for one device */
+    mirt__cpus *socket;  /* [num_devices]: the cores that each device's threads run on; NULL: any */
     const mirt__kernels *kernels;
     mirt_log_fn log;
     void *log_user;
@@ -35675,8 +36107,8 @@ MIRT__TOGETHER_LIB int mirt__peers_per_host(const mirt_strategy *strategy);
 /* *found: the program has an engine for this launch. */
 MIRT__TOGETHER_LIB mirt_status mirt__peers_start(mirt_strategy *strategy, const mirt_launch *launch, double limit, int gpus,
                                         bool *found);
-/* Of `cores` that this process may use, those that it should, as others on its host use some, too. */
-MIRT__TOGETHER_LIB int mirt__peers_cores(const mirt_strategy *strategy, int cores);
+/* Of what this process may use, leaves what it should, as others on its host use some, too. */
+MIRT__TOGETHER_LIB void mirt__peers_cores(const mirt_strategy *strategy, mirt__cores *cores);
 /* Whether all processes have the same settings; the strategy has replicas and kernels. */
 MIRT__TOGETHER_LIB mirt_status mirt__peers_agree(mirt_strategy *strategy);
 /* --- strategy.c --- */
@@ -35957,6 +36389,8 @@ MIRT__LIB mirt_status mirt__check_parts(const mirt_strategy *strategy, int repli
 
 #include <unistd.h>
 
+static int mirt__own_threads(const mirt_strategy *s) { return s->num_devices * s->threads; }
+
 /* MIRT_E_STATE: another thread uses it, or this is a child of the process that created it. */
 static mirt_status mirt__may_use(const mirt_strategy *s, const char *call) {
     if (mirt__own_process(s->process, call, "strategy") != MIRT_OK) return MIRT_E_STATE;
@@ -35983,7 +36417,7 @@ MIRT__LIB bool mirt__use_begin(mirt_strategy **strategy, const char *call) {
         }
         __atomic_store_n(&s->owner_call, call, __ATOMIC_RELEASE);
     }
-    s->owner_depth++;
+    if (!s->owner_depth++) mirt__team_busy(mirt__own_threads(s));
     *strategy = s;
     return true;
 }
@@ -35991,6 +36425,7 @@ MIRT__LIB bool mirt__use_begin(mirt_strategy **strategy, const char *call) {
 MIRT__LIB void mirt__use_end(mirt_strategy **strategy) {
     mirt_strategy *s = *strategy;
     if (!s || --s->owner_depth) return;
+    mirt__team_busy(-mirt__own_threads(s));
     __atomic_store_n(&s->owner_call, (const char *)NULL, __ATOMIC_RELAXED);
     __atomic_store_n(&s->owner, (const void *)NULL, __ATOMIC_RELEASE);
 }
@@ -36230,7 +36665,12 @@ MIRT__LIB mirt_status mirt__usable(const mirt_strategy *s) {
 }
 
 MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
-    return mirt__usable(s) == MIRT_OK ? s->round(s, fn, arg) : mirt_last_status();
+    mirt__pinned pinned;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
+    mirt__pin_begin(&pinned, s->socket); /* the calling thread is the first device's */
+    const mirt_status status = s->round(s, fn, arg);
+    mirt__pin_end(&pinned);
+    return status;
 }
 
 /* A round without a watchdog. */
@@ -37131,18 +37571,40 @@ static mirt_status mirt__check_strategy(const mirt_strategy *s) {
     return MIRT_OK;
 }
 
-static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
-    bool spin = (int64_t)s->num_devices * s->threads <= cores;
+typedef struct mirt__socket_threads {
+    const mirt__cpus *socket;
+    bool leads; /* each member has a socket, otherwise all have this one */
+} mirt__socket_threads;
+
+static void mirt__pin_member(void *arg, int member) {
+    const mirt__socket_threads *own = (const mirt__socket_threads *)arg;
+    if (member) mirt__pin(&own->socket[own->leads ? member : 0]); /* member 0 is the caller, or leads the device */
+}
+
+static void mirt__pin_team(mirt__team *team, const mirt__cpus *socket, bool leads) {
+    mirt__socket_threads own = {socket, leads};
+    mirt__team_run(team, mirt__pin_member, &own);
+}
+
+/* `limit`: the time of so many cores is there for the threads. */
+static mirt_status mirt__start_threads(mirt_strategy *s, double limit) {
+    const int spin = (double)s->num_devices * s->threads <= limit ? (int)limit : 0;
     if (s->num_devices > 1 && !(s->leaders = mirt__team_create(s->num_devices, spin))) return mirt_last_status();
+    if (s->socket) mirt__pin_team(s->leaders, s->socket, true);
     for (int d = 0; d < s->num_devices && s->threads > 1; d++) {
         if (!(s->device[d].team = mirt__team_create(s->threads, spin))) return mirt_last_status();
+        if (s->socket) mirt__pin_team(s->device[d].team, &s->socket[d], false);
     }
     return MIRT_OK;
 }
 
 /* What became of the cores. */
-static void mirt__introduce_cores(const mirt_strategy *s, bool asked, int cores) {
+static void mirt__introduce_cores(const mirt_strategy *s, bool asked, int cores, int fast) {
     if (MIRT__GROUP(s)) return; /* others may run on them */
+    if (!asked && fast < cores)
+        mirt__log(s, MIRT_LOG_INFO, "%d of %d cores are efficiency cores, which only a number of threads asks for",
+                  cores - fast, cores);
+    if (!asked) cores = fast;
     const int idle = cores - s->num_devices * s->threads;
     if (idle > 0 && asked) {
         mirt__log(s, MIRT_LOG_INFO, "%d of %d cores are left to others, as asked for", idle, cores);
@@ -37166,11 +37628,12 @@ static void mirt__introduce_devices(const mirt_strategy *s, const mirt__found *f
     const char *several = s->num_devices == 1 ? "" : "s";
     if (!s->able.in_place) snprintf(out, size, "%d GPU%s%s", s->num_devices, several, names);
     else
-        snprintf(out, size, "%s%d CPU device%s%s of %d thread%s (%s)",
+        snprintf(out, size, "%s%d CPU device%s%s%s%s%s of %d thread%s (%s)",
                  !found->default_cores ? ""
                  : found->no_driver    ? "no GPU (no NVIDIA driver), "
                                        : "no GPU, ",
-                 s->num_devices, several, names, s->threads, s->threads == 1 ? "" : "s", s->kernels->name);
+                 s->num_devices, several, names, found->sockets ? ", " : "", found->sockets ? found->sockets : "",
+                 found->sockets ? "," : "", s->threads, s->threads == 1 ? "" : "s", s->kernels->name);
 }
 
 /* "process 0 of 4 on 2 hosts, with ", or "" where there is one. */
@@ -37212,7 +37675,8 @@ static mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc
     mirt__joining join;
     mirt_status status = MIRT_OK;
     for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
-        const mirt__opening opening = {s->device[d].index, s->tf32, s->num_devices, s->device[d].team};
+        const mirt__opening opening = {s->device[d].index, s->tf32, s->num_devices, s->device[d].team,
+                                       s->socket ? &s->socket[d] : NULL};
         s->device[d].handle = handle[d] = s->backend->open(mirt__backend_host(), &opening);
         if (!handle[d]) status = mirt_last_status();
     }
@@ -37248,18 +37712,29 @@ static mirt_status mirt__devices_take(mirt_strategy *s, const mirt_strategy_desc
         memcpy(s->device[d].name, found->name[d], sizeof s->device[d].name);
         s->device[d].index = found->index[d];
     }
+    if (found->sockets && s->num_devices > 1) {
+        const size_t bytes = (size_t)s->num_devices * sizeof *s->socket;
+        if (!(s->socket = (mirt__cpus *)mirt__calloc(1, bytes))) return mirt_last_status();
+        memcpy(s->socket, found->socket, bytes);
+    }
     return (s->kernels = s->backend->kernels()) ? MIRT_OK : mirt_last_status();
 }
 
+/* Threads of all devices, if no number is asked for. */
+static int mirt__default_threads(const mirt_strategy *s, const mirt__found *found, const mirt__cores *machine) {
+    const int all = s->num_devices * found->threads;
+    return found->named ? s->num_devices : found->sockets && all < machine->count ? all : machine->fast;
+}
+
 static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_desc *desc) {
-    int cores = mirt__cpu_cores();
+    mirt__cores machine;
     char about[256] = "", joined[256] = "";
     mirt__found found;
     s->process = mirt__process();
     s->log = desc->silent ? NULL : desc->log ? desc->log : mirt__log_stderr;
     s->log_user = desc->log_user;
     s->seed = desc->seed;
-    if (!cores || !mirt__kernels_best()) return mirt_last_status();
+    if (!mirt__cores_find(&machine) || !mirt__kernels_best()) return mirt_last_status();
     if ((int)desc->kind < 0 || desc->kind > MIRT_PARAMETER_SERVER)
         return mirt__fail(MIRT_E_INVALID,
                           "mirt_strategy_create: invalid kind (%d); it must be MIRT_MIRRORED, MIRT_ONE_DEVICE, "
@@ -37284,17 +37759,17 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
                           (long long)desc->bucket_bytes);
     const bool by_messages = MIRT__PEERS(s) && s->backend == mirt__cores_backend();
     s->bucket_bytes = desc->bucket_bytes ? desc->bucket_bytes : (int64_t)(by_messages ? 2 : 25) << 20;
-    if (MIRT__GROUP(s) && !found.named) cores = mirt__peers_cores(s, cores);
+    if (MIRT__GROUP(s)) mirt__peers_cores(s, &machine);
     if (desc->replicas < 0 || desc->threads < 0)
         return mirt__fail(MIRT_E_INVALID, "mirt_strategy_create: %d replicas and %d threads; neither can be negative",
                           desc->replicas, desc->threads);
     s->num_replicas = desc->replicas ? desc->replicas : s->all_devices;
-    s->threads = s->backend->threads(desc->threads, found.named ? s->num_devices : cores, s->num_devices);
+    s->threads = s->backend->threads(desc->threads, mirt__default_threads(s, &found, &machine), s->num_devices);
     for (int d = 0; d < s->num_devices; d++) {
         s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
     }
     if (mirt__check_strategy(s) != MIRT_OK || mirt__watch_create(s, desc->timeout_seconds) != MIRT_OK ||
-        mirt__start_threads(s, cores) != MIRT_OK)
+        mirt__start_threads(s, machine.limit) != MIRT_OK)
         return mirt_last_status();
     const size_t timelines = (size_t)s->num_devices * sizeof *s->timeline;
     mirt__device_timeline *timeline = (mirt__device_timeline *)mirt__aligned_alloc(timelines);
@@ -37306,7 +37781,8 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     if (mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
     if (mirt__check_parts(s, s->num_replicas) != MIRT_OK) return mirt_last_status();
     mirt__introduce(s, &found, about, joined);
-    if (s->able.in_place) mirt__introduce_cores(s, found.named || desc->threads, cores);
+    if (s->able.in_place)
+        mirt__introduce_cores(s, found.named || desc->threads || s->socket, machine.count, machine.fast);
     return MIRT_OK;
 }
 
@@ -37358,6 +37834,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     }
     mirt__team_destroy(strategy->leaders);
     if (MIRT__GROUP(strategy)) mirt__peers_leave(strategy);
+    mirt__free(strategy->socket);
     mirt__free(strategy->share_before);
     mirt__aligned_free(strategy->timeline);
     mirt__text_free(&strategy->environment);
@@ -37524,8 +38001,8 @@ static void mirt__env_machine(const mirt_strategy *s, mirt__text *out) {
 /* Those that choose kernels, cores, memory or libraries; others are nobody's business. */
 static void mirt__env_variables(mirt__text *out) {
     static const char names[][24] = {
-        "MIRT_CPU",      "MIRT_CORES",     "MIRT_DEVICES",     "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS",
-        "OMP_PROC_BIND", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "LD_PRELOAD",
+        "MIRT_CPU",        "MIRT_CORES",    "MIRT_SYSFS",     "MIRT_DEVICES",     "CUDA_VISIBLE_DEVICES",
+        "OMP_NUM_THREADS", "OMP_PROC_BIND", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "LD_PRELOAD",
     };
     mirt__text_add(out, ", \"variables\": {");
     for (int i = 0; i < MIRT__COUNT(names); i++) {
@@ -38383,8 +38860,7 @@ static int mirt__peers_hosts(const mirt__peers *w) {
    host messages are copies, which take the time that they save. All processes have to do the same. */
 static mirt_status mirt__peers_choose_overlap(mirt_strategy *s) {
     mirt__peers *w = s->peers;
-    const int32_t own =
-        w->hosts > 1 || (int64_t)s->num_devices * s->threads < mirt__peers_cores(s, mirt__cpu_cores());
+    const int32_t own = w->hosts > 1 || s->num_devices * s->threads < mirt__cpu_cores() / w->sharers;
     const int32_t *wish = (const int32_t *)mirt__peers_tell(s, &own, sizeof own);
     w->overlaps = wish != NULL;
     for (int p = 0; wish && p < w->size; p++) w->overlaps = w->overlaps && wish[p];
@@ -38407,9 +38883,12 @@ MIRT__LIB int mirt__peers_per_host(const mirt_strategy *s) {
     return per_host;
 }
 
-MIRT__LIB int mirt__peers_cores(const mirt_strategy *s, int cores) {
-    const int share = cores / s->peers->sharers;
-    return share > 1 ? share : 1;
+static int mirt__part_of(int cores, int parts) { return cores / parts > 1 ? cores / parts : 1; }
+
+MIRT__LIB void mirt__peers_cores(const mirt_strategy *s, mirt__cores *cores) {
+    cores->count = mirt__part_of(cores->count, s->peers->sharers);
+    cores->fast = mirt__part_of(cores->fast, s->peers->sharers);
+    cores->limit /= s->peers->sharers;
 }
 
 MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt_launch *launch, double limit, int gpus,
@@ -45587,15 +46066,19 @@ static void mirt__variables_place(mirt_model *model) {
     model->layout++;
 }
 
-/* NULL with the error set. */
+/* The first device's copy, where it works in place. NULL with the error set. */
 static char *mirt__weights_allocate(const mirt_model *model) {
-    char *block = (char *)mirt__aligned_alloc(model->weight_bytes);
+    const mirt_strategy *s = model->strategy;
+    char *block = s->able.in_place ? (char *)s->backend->alloc(s->device[0].handle, model->weight_bytes)
+                                   : (char *)mirt__aligned_alloc(model->weight_bytes);
     return block ? (char *)memset(block, 0, model->weight_bytes) : NULL;
 }
 
 MIRT__LIB void mirt__weights_free(mirt_model *model) {
+    const mirt_strategy *s = model->strategy;
     mirt__device_weights_free(model);
-    mirt__aligned_free(model->weight);
+    if (s->able.in_place) s->backend->release(s->device[0].handle, model->weight);
+    else mirt__aligned_free(model->weight);
     model->weight = NULL;
 }
 
@@ -50944,6 +51427,9 @@ MIRT_API const char *mirt_profile_text(mirt_model *model) {
                    model->strategy->device[0].name, model->strategy->threads, model->strategy->threads == 1 ? "" : "s",
                    model->strategy->kernels->name, model->peak_flops * 1e-9, model->peak_half * 1e-9,
                    model->peak_bytes * 1e-9);
+    if (mirt__wake_seconds() > 0)
+        mirt__text_add(out, "waking threads takes %.1f us, so those that wait spin for %.1f us before they sleep\n",
+                       mirt__wake_seconds() * 1e6, mirt__spin_seconds() * 1e6);
     const size_t head = out->size;
     for (int i = 0; model->trainer && i < MIRT__PROGRAM_KINDS; i++) {
         if (!mirt__profile_of(model, model->trainer->function[i], names[i], out)) return NULL;

@@ -80,10 +80,13 @@ static void look_at_processor(visit *v) {
     known(v, "instructions", instructions);
     known(v, "kernels", kernels);
     const mirt_machine_info *m = &v->machine;
-    if (m->core_limit > 0 && m->core_limit < m->cores - 0.5)
+    if (m->core_limit > 0 && m->core_limit < m->cores - 0.5 && getenv("MIRT_CORES"))
         say(v, WARNED, "processor",
-            "%s: %d cores are visible, but the container is limited to %.1f: set MIRT_CORES=%d, or raise the limit",
-            name, m->cores, m->core_limit, m->core_limit < 1 ? 1 : (int)m->core_limit);
+            "%s: MIRT_CORES is %d, but the container is limited to %.1f cores: unset it, or raise the limit", name,
+            m->cores, m->core_limit);
+    else if (m->core_limit > 0 && m->core_limit <= m->cores)
+        say(v, FINE, "processor", "%s, %d core%s: the container is limited to the time of %.1f", name, m->cores,
+            m->cores == 1 ? "" : "s", m->core_limit);
     else say(v, FINE, "processor", "%s, %d core%s", name, m->cores, m->cores == 1 ? "" : "s");
     const char *best = strstr(instructions, "avx512bf16") ? "avx512bf16"
                        : strstr(instructions, "avx512dq") ? "avx512"
@@ -360,6 +363,16 @@ static void look_at_threads(visit *v) {
     end_bench(&two);
 }
 
+/* What waiting costs, as measured when the strategies of the checks before were created. */
+static void look_at_waiting(visit *v) {
+    mirt_machine_info m;
+    if (mirt_machine(&m) != MIRT_OK || m.wake_seconds <= 0)
+        say(v, FINE, "waiting", "threads sleep at once: there is not a core for each of several");
+    else
+        say(v, FINE, "waiting", "waking threads takes %.1f us: those that wait spin for %.1f us before they sleep",
+            m.wake_seconds * 1e6, m.spin_seconds * 1e6);
+}
+
 /* Returns the threads that training in several processes gives to this one; 0 after complaining. */
 static int threads_of_process(void) {
     mirt_strategy_desc desc;
@@ -459,6 +472,7 @@ int run_doctor(const options *o) {
         look_at_disk(&v);
         look_at_clock(&v);
         look_at_threads(&v);
+        look_at_waiting(&v);
         look_at_all_reduce(&v);
         look_at_images(&v);
         look_at_variables(&v);

@@ -122,7 +122,8 @@ const flag flags[] = {
     {"strategy", "mirrored|central-storage|one-device|multi-worker", FLAG_NAME, 0, AT(strategy), STRATEGY & ~CMD_FIT,
      ON_DEVICES "; " ON_PROCESSES},
     {"devices", "P|LIST", FLAG_TEXT, 0, AT(devices), STRATEGY,
-     "a number of devices to split the cores into, or cores by name: cpu:0,cpu:1; default one device with all cores"},
+     "a number of devices to split the cores into, auto: one per socket, or cores by name: cpu:0,cpu:1; default one"
+     " device with all cores"},
     {"replicas", "V", FLAG_COUNT, MAX_REPLICAS, AT(replicas), STRATEGY,
      "logical replicas, at least one per device; default one per device"},
     {"threads", "N", FLAG_COUNT, MAX_THREADS, AT(threads), STRATEGY | CMD_SCALING,

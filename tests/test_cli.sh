@@ -123,6 +123,15 @@ refuses "graph as a picture and as costs" 2 "--svg and --costs exclude each othe
 
 # Measuring
 line='^bench: model=mnist batch=[0-9]* dtype=float32 images_per_second=[0-9.]* ms_per_step=[0-9.]* peak_mb=[0-9.]* gflops=[0-9.]* planned_mb=[0-9.]*'
+mkdir -p tree/devices/system/cpu tree/devices/system/node/node0 tree/devices/system/node/node1
+echo 0-3 >tree/devices/system/cpu/online
+echo 0-1 >tree/devices/system/node/online
+echo 0,2 >tree/devices/system/node/node0/cpulist
+echo 1,3 >tree/devices/system/node/node1/cpulist
+export MIRT_SYSFS=tree
+run bench --batch 8 --steps 5 --devices auto
+unset MIRT_SYSFS
+gives "a device on each socket" 0 "mode=train size=28 devices=2 threads=2 steps=5"
 run bench --batch 8,16 --steps 5 --devices 2 --threads 1
 gives "bench" 0 "mode=train size=28 devices=2 threads=1 steps=5"
 is "bench: a line for each batch" "$(grep -c "$line" out) $(sed 's/.* batch=\([0-9]*\) .*/\1/' out | tr '\n' ' ')" \

@@ -20,7 +20,7 @@ doctor() { says "$1" "$2" "$3" "$program" doctor "$tmp"; }
 doctor "a sound machine" 0 '^doctor: [0-9]* ok, [0-9]* warnings*, 0 failed$'
 if grep -vqE '^(ok|warning|FAILED) +[a-z-]+ +[^ ]|^doctor: ' said; then tap_not_ok "each line has a verdict" said; \
     else tap_ok "each line has a verdict"; fi
-for what in program system processor kernels gpu memory disk clock threads all-reduce images variables; do
+for what in program system processor kernels gpu memory disk clock threads waiting all-reduce images variables; do
     tap_check "it looks at: $what" grep -qE "^(ok|warning) +$what " said
 done
 tap_check "it leaves no file" test -z "$(find . -name '.mirrortrain*')"
@@ -36,6 +36,12 @@ MIRT_CORES=1 doctor "one core" 0 '^ok *all-reduce *one device'
 if command -v taskset >/dev/null; then
     says "a process bound to one core" 0 '^ok *processor .*, 1 core$' taskset -c 0 "$program" doctor "$tmp"
 fi
+mkdir -p tree/fs/cgroup tree/devices/system/cpu
+echo 0-63 >tree/devices/system/cpu/online
+echo 150000 100000 >tree/fs/cgroup/cpu.max
+MIRT_SYSFS=tree doctor "a container with a quota" 0 '^ok *processor .*, 2 cores: the container is limited .* of 1.5$'
+tap_check "whose threads do not spin" grep -q '^ok *waiting *threads sleep at once' said
+MIRT_SYSFS=tree MIRT_CORES=64 doctor "more cores than the quota" 0 '^warning *processor .*MIRT_CORES is 64, but .* 1.5 '
 MIRT_CORES=3 doctor "three devices" 0 '^ok *all-reduce *1 MB summed over 3 devices .*bit-identical'
 
 # A driver made of C.

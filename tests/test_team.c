@@ -6,6 +6,8 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 void hook_late_unlocked(pthread_mutex_t *mutex); /* hooks.h */
 
@@ -17,6 +19,14 @@ int hook_wait(pthread_cond_t *cond, pthread_mutex_t *mutex) {
     __atomic_sub_fetch(&asleep, 1, __ATOMIC_SEQ_CST);
     hook_late_unlocked(mutex);
     return code;
+}
+
+static __thread bool worker; /* this thread is one of a team's */
+static int looks;            /* atomic: that workers took at the clock, which they do while they spin */
+
+int hook_clock(clockid_t clock, struct timespec *out) {
+    if (worker) __atomic_add_fetch(&looks, 1, __ATOMIC_SEQ_CST);
+    return clock_gettime(clock, out);
 }
 
 #define SIZES 8
@@ -102,7 +112,64 @@ static void test_size(int size, bool spin) {
     mirt__team_destroy(team);
 }
 
+#ifndef MIRRORTRAIN_NO_THREADS
+
+static void be_worker(void *arg, int member) { (void)arg, worker = member != 0; }
+
+/* Looks at the clock by a worker that waits after each of some jobs, while `busy` other threads are at work. */
+static int looks_while(mirt__team *team, int busy) {
+    mirt__team_busy(busy);
+    mirt__team_run(team, be_worker, NULL);
+    while (__atomic_load_n(&asleep, __ATOMIC_SEQ_CST) < 1) sched_yield();
+    __atomic_store_n(&looks, 0, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < 5; i++) {
+        mirt__team_run(team, be_worker, NULL);
+        while (__atomic_load_n(&asleep, __ATOMIC_SEQ_CST) < 1) sched_yield();
+    }
+    mirt__team_busy(-busy);
+    return __atomic_load_n(&looks, __ATOMIC_SEQ_CST);
+}
+
+static void test_spin(void) {
+    mirt__team *spins = mirt__team_create(2, 2), *sleeps = mirt__team_create(2, 0);
+    ok(spins && sleeps && mirt__wake_seconds() > 0 && mirt__spin_seconds() >= 5e-6 && mirt__spin_seconds() <= 201e-6,
+       "waking takes %g s, threads spin for %g s", mirt__wake_seconds(), mirt__spin_seconds());
+    mirt__team_destroy(sleeps);
+    if (!spins) return;
+    const int alone = looks_while(spins, 0), enough = looks_while(spins, 2), many = looks_while(spins, 3);
+    ok(alone >= 5 && enough >= 5 && many == 0,
+       "a worker spins unless more threads than cores are at work: %d, %d, %d looks at the clock", alone, enough, many);
+    mirt__team_destroy(spins);
+}
+
+/* In a process in which waking takes `delay` microseconds longer: whether the spin time lies in a range. */
+static void test_wake_delay(const char *delay, double least, double most) {
+    const pid_t child = fork();
+    int status = 1;
+    if (child == 0) {
+        setenv("MIRT_TEST_WAKE_DELAY", delay, 1);
+        mirt__team *none = mirt__team_create(2, 0);
+        bool good = none && mirt__wake_seconds() <= 0 && mirt__spin_seconds() <= 0;
+        const double begin = mirt__now();
+        mirt__team *team = mirt__team_create(3, 3);
+        const double took = mirt__now() - begin, wake = mirt__wake_seconds(), spin = mirt__spin_seconds();
+        good = good && team && wake >= least && spin >= least && spin <= most;
+        if (!good) printf("# creating a team took %g s: waking %g s, spinning %g s\n", took, wake, spin);
+        fflush(stdout);
+        _exit(!good);
+    }
+    if (child > 0) waitpid(child, &status, 0);
+    ok(child > 0 && status == 0, "waking that takes %s us makes threads spin for %g to %g s", delay, least, most);
+}
+
+#endif
+
 int main(void) {
+#ifndef MIRRORTRAIN_NO_THREADS
+    test_wake_delay("60", 60e-6, 201e-6); /* first, as there are no threads yet */
+    test_wake_delay("2000", 199e-6, 201e-6);
+    test_spin();
+#endif
 #ifdef MIRRORTRAIN_NO_THREADS
     ok(mirt__team_create(2, true) == NULL && mirt_last_status() == MIRT_E_THREAD, "no team of 2 without threads: %s",
        mirt_last_error());
@@ -138,8 +205,10 @@ int main(void) {
     int real = mirt__cpu_cores();
     unsetenv("MIRT_CORES");
     ok(seven == 7 && real >= 1 && real == mirt__cpu_cores(), "MIRT_CORES pretends, unless it is empty");
-    ok(mirt__affinity_cores("0-3,8") == 5 && mirt__affinity_cores("7") == 1 && mirt__affinity_cores("0-4095") == 4096 &&
-           !mirt__affinity_cores("") && !mirt__affinity_cores("3-1") && !mirt__affinity_cores("0-99999999999"),
-       "cores of an affinity mask are counted");
+    mirt__cpus set;
+    ok(mirt__cpus_read(&set, "0-3,8") == 5 && mirt__cpus_read(&set, "7\n") == 1 &&
+           mirt__cpus_read(&set, "0-4095") == 4096 && !mirt__cpus_read(&set, "") && !mirt__cpus_read(&set, "3-1") &&
+           !mirt__cpus_read(&set, "0-99999999999") && !mirt__cpus_read(&set, "0-") && !set.bits[0],
+       "cores of a list are counted");
     return done_testing();
 }

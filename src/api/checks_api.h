@@ -18,11 +18,14 @@ MIRT_API const char *mirt_environment(mirt_strategy *strategy);
 
 /* What this machine has for this process. Zero: unknown, or no such limit. */
 typedef struct mirt_machine_info {
-    int cores;                 /* as mirt_devices counts them */
-    double core_limit;         /* of a container: so many cores' time, however many are seen */
+    int cores;                 /* as mirt_devices counts them: by the affinity mask and core_limit, rounded up */
+    double core_limit;         /* the quota of its control groups, in cores: 1.5 is the time of one and a half */
     uint64_t memory_total;     /* bytes of the machine, */
     uint64_t memory_limit;     /* of the container, where that is less, */
     uint64_t memory_available; /* and of both what can be had now */
+    double wake_seconds;       /* that waking threads takes, as measured when the first strategy started several with a
+                                  core for each; 0: none has */
+    double spin_seconds;       /* that threads therefore wait for each other before they sleep, if they have cores */
 } mirt_machine_info;
 /* Thread safe: any thread at any time. Reads what Linux says in /proc and /sys; elsewhere what sysconf says.
    MIRT_E_INVALID; MIRT_E_DEVICE as mirt_devices. */

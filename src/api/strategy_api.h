@@ -49,14 +49,16 @@ typedef enum mirt_collective {
 /* Zero means default. */
 typedef struct mirt_strategy_desc {
     /* NULL: every GPU, or where there is none (or the program is built without mirrortrain_cuda.cu) every core as one
-       device; "cpu": every core as one device; "2": two equal shares of the cores; "cpu:0,cpu:1": two devices of one
-       core each, so that strategies can have cores of their own; "gpu": every GPU; "gpu:0,gpu:2": these. Where the
+       device; "cpu": every core as one device; "auto": one device for each socket (node of memory) that the process may
+       use, whose threads run there alone and whose weights and activations lie there; "2": two equal shares of the
+       cores; "cpu:0,cpu:1": two devices of one core each, so that strategies can have cores of their own; "gpu": every
+       GPU; "gpu:0,gpu:2": these. Where the
        environment's MIRT_DEVICES is "cpu", NULL means cores whatever there is; where it is "gpu", numbers mean so many
        GPUs, and no GPU is an error */
     const char *devices;
     int replicas;        /* logical replicas V, of all processes; 0: one per device */
-    int threads;         /* threads per device, if it is of cores; 0: the device's cores. The system places them on
-                            cores */
+    int threads;         /* threads per device, if it is of cores; 0: the device's cores, efficiency cores of hybrid
+                            processors left out. The system places them on cores, with "auto" on those of a socket */
     uint64_t seed;       /* of initial weights, dropout and shuffling */
     mirt_collective collective;
     mirt_log_fn log;     /* NULL: stderr */

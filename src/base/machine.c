@@ -16,31 +16,10 @@ static int64_t mirt__machine_line(const char *text, const char *name) {
     return -1;
 }
 
-MIRT__LIB void mirt__affinity(char *list, size_t size) {
-    static const char name[] = "Cpus_allowed_list:"; /* follows the groups, which may be many */
-    char text[2 * MIRT__AFFINITY];
-    mirt__file_peek("/proc/self/status", text, sizeof text);
-    const char *at = strstr(text, name);
-    if (at) at += sizeof name - 1 + strspn(at + sizeof name - 1, " \t");
-    snprintf(list, size, "%.*s", at ? (int)strcspn(at, "\n") : 0, at ? at : "");
-}
-
-MIRT__LIB int mirt__affinity_cores(const char *list) {
-    long cores = 0;
-    while (*list >= '0' && *list <= '9') {
-        char *end;
-        const long first = strtol(list, &end, 10), last = *end == '-' ? strtol(end + 1, &end, 10) : first;
-        if (last < first || last > 1 << 20) return 0;
-        cores += last - first + 1;
-        list = end + (*end == ',');
-    }
-    return cores > 4096 ? 4096 : (int)cores;
-}
-
 static void mirt__machine_peek(const char *group, const char *file, char *text, size_t size) {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", group, file);
-    mirt__file_peek(path, text, size);
+    mirt__system_text(path, text, size);
 }
 
 /* A file that holds one number, or "max"; -1: no such limit. */
@@ -50,28 +29,77 @@ static int64_t mirt__machine_number(const char *group, const char *file) {
     return text[0] >= '0' && text[0] <= '9' ? (int64_t)strtoll(text, NULL, 10) : -1;
 }
 
-/* The limits of a control group that contains this process. */
-static void mirt__machine_group(const char *group, const char *most, const char *used, mirt_machine_info *out) {
+/* >>control groups */
+
+/* This process's group in the hierarchy of a controller of version 1 ("4:cpu,cpuacct:/path" in /proc/self/cgroup), or
+   in that of version 2 ("0::/path"), which NULL stands for. */
+static void mirt__group_own(char *group, size_t size, const char *base, const char *controller) {
+    char text[MIRT__AFFINITY], name[32];
+    const char *at = NULL;
+    mirt__system_text("/proc/self/cgroup", text, sizeof text);
+    for (int i = 0; controller && i < 4 && !at; i++) { /* the first, the last, the only one, or in between */
+        snprintf(name, sizeof name, "%c%s%c", i & 1 ? ',' : ':', controller, i & 2 ? ',' : ':');
+        if ((at = strstr(text, name)) != NULL) at = strchr(at + 1, ':');
+    }
+    if (!controller && (at = strstr(text, "0::/")) != NULL) at += 2;
+    snprintf(group, size, "%s%.*s", base, at ? (int)strcspn(at + 1, "\n") : 0, at ? at + 1 : "");
+}
+
+/* Calls look(group, arg) for this process's group and its parents. */
+static void mirt__group_walk(const char *base, const char *controller, void (*look)(const char *group, void *arg),
+                             void *arg) {
+    char group[384];
+    mirt__group_own(group, sizeof group, base, controller);
+    for (;;) {
+        look(group, arg);
+        char *slash = strrchr(group, '/');
+        if (!slash || strlen(group) <= strlen(base)) return;
+        *slash = 0;
+    }
+}
+
+/* Keeps the lowest limit. */
+static void mirt__group_limit(double *least, double quota, double period) {
+    const double cores = quota > 0 && period > 0 ? quota / period : 0;
+    if (cores > 0 && cores < MIRT__MAX_CPUS && (*least <= 0 || cores < *least)) *least = cores;
+}
+
+static void mirt__group_quota(const char *group, void *arg) {
+    char text[64], *end;
+    mirt__machine_peek(group, "cpu.max", text, sizeof text);
+    const double quota = strtod(text, &end);
+    mirt__group_limit((double *)arg, quota, strtod(end, NULL));
+    mirt__group_limit((double *)arg, (double)mirt__machine_number(group, "cpu.cfs_quota_us"),
+                      (double)mirt__machine_number(group, "cpu.cfs_period_us"));
+}
+
+MIRT__LIB double mirt__core_quota(void) {
+    double cores = 0;
+    mirt__group_walk(MIRT__GROUPS, NULL, mirt__group_quota, &cores);
+    mirt__group_walk(MIRT__GROUPS "/cpu", "cpu", mirt__group_quota, &cores);
+    mirt__group_walk(MIRT__GROUPS "/cpu,cpuacct", "cpu", mirt__group_quota, &cores); /* if "cpu" is no link to it */
+    return cores;
+}
+
+static void mirt__group_memory(mirt_machine_info *out, const char *group, const char *most, const char *used) {
     char text[4096];
     const int64_t limit = mirt__machine_number(group, most), taken = mirt__machine_number(group, used);
-    if (limit > 0 && (uint64_t)limit < out->memory_total) {
-        mirt__machine_peek(group, "memory.stat", text, sizeof text);
-        int64_t cached = mirt__machine_line(text, "inactive_file "),
-                left = limit - taken; /* page cache, which can be reclaimed */
-        if (cached > 0 && cached < taken) left += cached;
-        if (left < 0) left = 0;
-        if (!out->memory_limit || (uint64_t)limit < out->memory_limit) out->memory_limit = (uint64_t)limit;
-        if (taken >= 0 && (uint64_t)left < out->memory_available) out->memory_available = (uint64_t)left;
-    }
-    mirt__machine_peek(group, "cpu.max", text, sizeof text);
-    char *end;
-    double quota = strtod(text, &end), period = strtod(end, NULL);
-    if (end != text && quota > 0 && period > 0 && (out->core_limit == 0 || quota / period < out->core_limit))
-        out->core_limit = quota / period;
+    if (limit <= 0 || (uint64_t)limit >= out->memory_total) return;
+    mirt__machine_peek(group, "memory.stat", text, sizeof text);
+    int64_t cached = mirt__machine_line(text, "inactive_file "),
+            left = limit - taken; /* page cache, which can be reclaimed */
+    if (cached > 0 && cached < taken) left += cached;
+    if (left < 0) left = 0;
+    if (!out->memory_limit || (uint64_t)limit < out->memory_limit) out->memory_limit = (uint64_t)limit;
+    if (taken >= 0 && (uint64_t)left < out->memory_available) out->memory_available = (uint64_t)left;
+}
+
+static void mirt__group_memory_2(const char *group, void *arg) {
+    mirt__group_memory((mirt_machine_info *)arg, group, "memory.max", "memory.current");
 }
 
 MIRT_API mirt_status mirt_machine(mirt_machine_info *out) {
-    char text[4096], group[384];
+    char text[4096];
     if (!out) return mirt__fail_missing(__func__, "structure to fill");
     memset(out, 0, sizeof *out);
     if (!(out->cores = mirt__cpu_cores())) return mirt_last_status();
@@ -82,16 +110,12 @@ MIRT_API mirt_status mirt_machine(mirt_machine_info *out) {
     mirt__file_peek("/proc/meminfo", text, sizeof text);
     const int64_t kilobytes = mirt__machine_line(text, "MemAvailable:");
     out->memory_available = kilobytes >= 0 ? (uint64_t)kilobytes * 1024 : out->memory_total;
-    mirt__machine_group(MIRT__GROUPS "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", out);
-    mirt__file_peek("/proc/self/cgroup", text, sizeof text);
-    const char *own = strstr(text, "0::/");
-    snprintf(group, sizeof group, MIRT__GROUPS "%.*s", own ? (int)(strcspn(own, "\n") - 3) : 0, own ? own + 3 : "");
-    for (;;) { /* the group of this process and its parents */
-        mirt__machine_group(group, "memory.max", "memory.current", out);
-        char *slash = strrchr(group, '/');
-        if (!slash || strlen(group) <= strlen(MIRT__GROUPS)) return MIRT_OK;
-        *slash = 0;
-    }
+    out->core_limit = mirt__core_quota();
+    out->wake_seconds = mirt__wake_seconds();
+    out->spin_seconds = mirt__spin_seconds();
+    mirt__group_memory(out, MIRT__GROUPS "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes");
+    mirt__group_walk(MIRT__GROUPS, NULL, mirt__group_memory_2, out);
+    return MIRT_OK;
 }
 
 #undef MIRT__GROUPS

@@ -3,45 +3,6 @@
 #include "entry.h"
 #include "team.h"
 
-#include <unistd.h>
-
-#ifndef MIRRORTRAIN_NO_THREADS
-static int mirt__first_allowed_cores = -1; /* atomic */
-
-/* By the affinity mask that the process had at the first call; 0: not known. */
-static int mirt__allowed_cores(void) {
-    int cores = __atomic_load_n(&mirt__first_allowed_cores, __ATOMIC_RELAXED);
-    if (cores < 0) {
-        char list[MIRT__AFFINITY];
-        mirt__affinity(list, sizeof list);
-        cores = mirt__affinity_cores(list);
-        __atomic_store_n(&mirt__first_allowed_cores, cores, __ATOMIC_RELAXED);
-    }
-    return cores;
-}
-#endif
-
-MIRT__LIB int mirt__cpu_cores(void) {
-    const char *pretended = getenv("MIRT_CORES"); /* lets tests emulate another machine */
-    if (pretended && *pretended) {
-        char *end;
-        long cores = strtol(pretended, &end, 10);
-        if (*end == 0 && cores > 0 && cores <= 4096) return (int)cores;
-        return mirt__fail(MIRT_E_DEVICE,
-                          "the environment variable MIRT_CORES is \"%s\"; it must be a number of cores from 1 to 4096",
-                          pretended),
-               0;
-    }
-#ifdef MIRRORTRAIN_NO_THREADS
-    long online = 1;
-#else
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    const int allowed = mirt__allowed_cores();
-    if (allowed > 0 && allowed < online) online = allowed;
-#endif
-    return online < 1 ? 1 : online > 4096 ? 4096 : (int)online;
-}
-
 /* The data that members of mirt__team_for share. */
 typedef struct mirt__team_loop {
     void (*fn)(void *arg, int64_t task, int member);
@@ -75,7 +36,7 @@ struct mirt__team {
     int size;
 };
 
-MIRT__LIB mirt__team *mirt__team_create(int size, bool spin) {
+MIRT__LIB mirt__team *mirt__team_create(int size, int spin) {
     (void)spin;
     if (size < 1) {
         mirt__fail(MIRT_E_INVALID, "a team of %d threads: at least 1 is needed", size);
@@ -105,13 +66,16 @@ MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *
     (void)team, (void)look, (void)arg, (void)seconds;
 }
 MIRT__LIB int mirt__team_ended(const mirt__team *team) { return (void)team, 0; }
+MIRT__LIB int mirt__team_busy(int more) { return (void)more, 0; }
+MIRT__LIB double mirt__wake_seconds(void) { return 0; }
+MIRT__LIB double mirt__spin_seconds(void) { return 0; }
 
 #else
 
 #include <pthread.h>
 
-/* Waking a sleeping thread costs more than this; spinning longer would waste a core between steps. */
-#define MIRT__SPIN_SECONDS 20e-6
+static int mirt__busy_threads;      /* atomic: of strategies in use */
+static int mirt__wake_nanoseconds; /* atomic: what waking a team costs; 0: not measured yet */
 
 /* A counter to wait at: a thread that waits for its value to change spins for a while, then sleeps. Aligned so that
    waiting at one gate does not slow down another. */
@@ -146,7 +110,8 @@ struct mirt__team {
     void *arg;
     mirt__caller caller;
     int size, started;
-    bool spin, quit;
+    int spin;
+    bool quit;
     mirt__team_looker looker;
     int ended; /* atomic */
     int unfinished __attribute__((aligned(MIRT__ALIGN))); /* atomic: workers still in the job */
@@ -221,22 +186,32 @@ static void mirt__spin_pause(void) {
 #endif
 }
 
-static bool mirt__gate_spin(const mirt__gate *gate, uint32_t old) {
+/* Spinning for as long as a wake-up takes costs at most twice the least that knowing the length of the wait would. */
+MIRT__LIB double mirt__spin_seconds(void) {
+    const int wake = __atomic_load_n(&mirt__wake_nanoseconds, __ATOMIC_RELAXED), least = 5000, most = 200000;
+    return !wake ? 0 : (wake < least ? least : wake > most ? most : wake) * 1e-9;
+}
+
+/* `spin`: the most threads that may be at work. */
+static bool mirt__gate_spin(const mirt__gate *gate, uint32_t old, int spin) {
+    const double seconds =
+        spin && __atomic_load_n(&mirt__busy_threads, __ATOMIC_RELAXED) <= spin ? mirt__spin_seconds() : 0;
     double end = 0.0;
+    if (seconds <= 0) return mirt__gate_value(gate) != old;
     for (;;) {
         for (int i = 0; i < 32; i++) {
             if (mirt__gate_value(gate) != old) return true;
             mirt__spin_pause();
         }
         double now = mirt__now();
-        if (end == 0.0) end = now + MIRT__SPIN_SECONDS;
+        if (end == 0.0) end = now + seconds;
         if (now >= end) return false;
     }
 }
 
 /* Returns once the gate's value is not `old`; false: the calling thread is the observer and stopped waiting. */
-static bool mirt__gate_wait(mirt__gate *gate, uint32_t old, bool spin, const mirt__team_looker *looker) {
-    if (spin ? mirt__gate_spin(gate, old) : mirt__gate_value(gate) != old) return true;
+static bool mirt__gate_wait(mirt__gate *gate, uint32_t old, int spin, const mirt__team_looker *looker) {
+    if (mirt__gate_spin(gate, old, spin)) return true;
     const bool looks = looker && looker->look && pthread_equal(looker->thread, pthread_self());
     bool gave_up = false;
     pthread_mutex_lock(&gate->mutex);
@@ -278,7 +253,61 @@ static void *mirt__team_worker(void *arg) {
     return NULL;
 }
 
-MIRT__LIB mirt__team *mirt__team_create(int size, bool spin) {
+/* Gives the workers a job, of which member 0 does not do its part. Returns the value of the gate to wait at. */
+static uint32_t mirt__team_begin(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
+    const uint32_t done = mirt__gate_value(&team->done);
+    team->fn = fn;
+    team->arg = arg;
+    team->caller = mirt__caller_get();
+    __atomic_store_n(&team->unfinished, team->size - 1, __ATOMIC_RELAXED);
+    mirt__gate_move(&team->work);
+    return done;
+}
+
+/* >>what waking costs */
+
+MIRT__LIB int mirt__team_busy(int more) { return __atomic_add_fetch(&mirt__busy_threads, more, __ATOMIC_RELAXED); }
+
+MIRT__LIB double mirt__wake_seconds(void) {
+    return __atomic_load_n(&mirt__wake_nanoseconds, __ATOMIC_RELAXED) * 1e-9;
+}
+
+static void mirt__team_nothing(void *arg, int member) { (void)arg, (void)member; }
+
+/* Seconds in which all workers, asleep before, do a job that is nothing; waits no longer than `most` for them to fall
+   asleep, and to wake. */
+static double mirt__team_wake(mirt__team *team, double most) {
+    const double start = mirt__now(), settle = 20e-6;
+    while (__atomic_load_n(&team->work.sleepers, __ATOMIC_SEQ_CST) < (uint32_t)team->started &&
+           mirt__now() - start < most)
+        mirt__spin_pause();
+    double begin = mirt__now(), now = begin; /* the last one has yet to leave its core */
+    for (int i = 0; i < 10000 && now - begin < settle; i++) now = mirt__now();
+    begin = mirt__now();
+    const uint32_t done = mirt__team_begin(team, mirt__team_nothing, NULL);
+    while (mirt__gate_value(&team->done) == done && mirt__now() - begin < most) mirt__spin_pause();
+    now = mirt__now();
+    mirt__gate_wait(&team->done, done, 0, NULL);
+    return now - begin;
+}
+
+/* The median of a few wake-ups, within a millisecond unless waking takes most of it. No team spins yet. */
+static void mirt__team_measure(mirt__team *team) {
+    enum { LEAST = 3, MOST = 9 };
+    const double start = mirt__now(), enough = 1e-3, most = 0.25e-3;
+    double took[MOST];
+    int count = 0;
+    while (count < LEAST || (count < MOST && mirt__now() - start < enough)) {
+        const double own = mirt__team_wake(team, most);
+        int at = count++;
+        for (; at > 0 && took[at - 1] > own; at--) took[at] = took[at - 1];
+        took[at] = own;
+    }
+    const int wake = (int)(took[count / 2] * 1e9);
+    __atomic_store_n(&mirt__wake_nanoseconds, wake > 1 ? wake : 1, __ATOMIC_RELAXED);
+}
+
+MIRT__LIB mirt__team *mirt__team_create(int size, int spin) {
     if (size < 1) {
         mirt__fail(MIRT_E_INVALID, "a team of %d threads: at least 1 is needed", size);
         return NULL;
@@ -303,6 +332,7 @@ MIRT__LIB mirt__team *mirt__team_create(int size, bool spin) {
             team->started = i;
         }
     }
+    if (fine && size > 1 && spin && mirt__wake_seconds() <= 0) mirt__team_measure(team);
     if (fine) return team;
     mirt__team_destroy(team);
     return NULL;
@@ -324,12 +354,7 @@ MIRT__LIB void mirt__team_destroy(mirt__team *team) {
 
 MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
     if (mirt__team_size(team) == 1) return fn(arg, 0), true;
-    uint32_t done = mirt__gate_value(&team->done);
-    team->fn = fn;
-    team->arg = arg;
-    team->caller = mirt__caller_get();
-    __atomic_store_n(&team->unfinished, team->size - 1, __ATOMIC_RELAXED);
-    mirt__gate_move(&team->work);
+    const uint32_t done = mirt__team_begin(team, fn, arg);
     fn(arg, 0);
     return mirt__gate_wait(&team->done, done, team->spin, &team->looker);
 }
@@ -355,8 +380,6 @@ MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *
 MIRT__LIB int mirt__team_ended(const mirt__team *team) {
     return team ? __atomic_load_n(&team->ended, __ATOMIC_ACQUIRE) : 0;
 }
-
-#undef MIRT__SPIN_SECONDS
 
 #endif
 

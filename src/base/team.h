@@ -2,11 +2,11 @@
 #define MIRT__TEAM_H
 /* A team (pool) of long-lived threads; the caller is always member 0. */
 
-#include "base.h"
+#include "cpus.h"
 
-/* Starts size - 1 threads. Members spin for a short while between jobs only if `spin`; set it false if threads
-   outnumber cores. NULL with the error set. */
-MIRT__LIB mirt__team *mirt__team_create(int size, bool spin);
+/* Starts size - 1 threads. A member that waits spins for mirt__spin_seconds before it sleeps, while no more than `spin`
+   threads of the process are at work; 0: never. NULL with the error set. */
+MIRT__LIB mirt__team *mirt__team_create(int size, int spin);
 MIRT__LIB void mirt__team_destroy(mirt__team *team);
 /* 1 for NULL, which means only the caller. */
 MIRT__LIB int mirt__team_size(const mirt__team *team);
@@ -26,14 +26,12 @@ MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *
 /* A member whose thread ended in the middle of a job; 0: none. */
 MIRT__LIB int mirt__team_ended(const mirt__team *team);
 
-/* The number of cores that this process may use, or the value of the environment variable MIRT_CORES; 0
-   (MIRT_E_DEVICE): it is invalid. */
-MIRT__LIB int mirt__cpu_cores(void);
-enum { MIRT__AFFINITY = 8192 };
-/* machine.c: the affinity mask of the process, as a list such as "0-3,8", in MIRT__AFFINITY bytes; "": unknown. */
-MIRT__LIB void mirt__affinity(char *list, size_t size);
-/* The number of cores of a list; 0: none. */
-MIRT__LIB int mirt__affinity_cores(const char *list);
+/* Counts the threads of strategies that are in use: `more` begin to work, negative: end. Returns their number. */
+MIRT__LIB int mirt__team_busy(int more);
+/* What waking the members of a team cost when the first that may spin was created, and how long threads that wait spin
+   because of it; 0: no team was. */
+MIRT__LIB double mirt__wake_seconds(void);
+MIRT__LIB double mirt__spin_seconds(void);
 
 #ifndef MIRRORTRAIN_NO_THREADS
 #include <pthread.h>

@@ -15,6 +15,8 @@ typedef float mirt__real;
 
 /* Threads that work together (base/team.h). */
 typedef struct mirt__team mirt__team;
+/* A set of cores (base/cpus.h). */
+typedef struct mirt__cpus mirt__cpus;
 
 /* Functions that CPUs and GPUs both run. */
 #ifdef __CUDACC__

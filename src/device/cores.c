@@ -5,6 +5,7 @@
 typedef struct mirt__core {
     mirt__team *team;
     const mirt__kernels *kernels;
+    const mirt__cpus *socket; /* which its memory is next to, or NULL */
     int devices; /* of the strategy, which share the machine's memory */
 } mirt__core;
 
@@ -34,6 +35,7 @@ static mirt__handle *mirt__core_open(const mirt__host *host, const mirt__opening
     core->team = how->team;
     core->kernels = mirt__kernels_best();
     core->devices = how->devices;
+    core->socket = how->socket;
     return (mirt__handle *)(void *)core;
 }
 
@@ -53,7 +55,32 @@ static bool mirt__core_join(mirt__joining *join) {
 
 /* >>memory */
 
-static void *mirt__core_alloc(mirt__handle *handle, size_t bytes) { return (void)handle, mirt__aligned_alloc(bytes); }
+static const size_t mirt__touched = (size_t)1 << 21; /* bytes that a thread touches at a time: a huge page */
+
+typedef struct mirt__touch {
+    char *memory;
+    size_t bytes;
+} mirt__touch;
+
+static void mirt__core_touch(void *arg, int64_t task, int member) {
+    const mirt__touch *touch = (const mirt__touch *)arg;
+    const size_t begin = (size_t)task * mirt__touched, left = touch->bytes - begin;
+    (void)member;
+    memset(touch->memory + begin, 0, left < mirt__touched ? left : mirt__touched);
+}
+
+/* Systems place a page next to the core that writes it first. */
+static void *mirt__core_alloc(mirt__handle *handle, size_t bytes) {
+    const mirt__core *core = mirt__core_of(handle);
+    mirt__touch touch = {(char *)mirt__aligned_alloc(bytes), bytes};
+    mirt__pinned pinned;
+    if (!touch.memory || !core->socket) return touch.memory;
+    mirt__pin_begin(&pinned, core->socket); /* the calling thread takes part */
+    mirt__team_for(core->team, mirt__parts((int64_t)bytes, (int64_t)mirt__touched), mirt__core_touch, &touch);
+    mirt__pin_end(&pinned);
+    return touch.memory;
+}
+
 static void mirt__core_release(mirt__handle *handle, void *memory) { (void)handle, mirt__aligned_free(memory); }
 
 static size_t mirt__core_free_bytes(mirt__handle *handle) {

@@ -83,6 +83,7 @@ typedef struct mirt__opening {
     bool tf32;         /* products of float32 may be rounded so */
     int devices;       /* that the strategy has in all */
     mirt__team *team;  /* the threads of a device of cores; NULL: one thread */
+    const mirt__cpus *socket; /* the cores that these run on, which its memory is to be next to; NULL: any */
 } mirt__opening;
 
 /* The sum of gradients over devices, of elements [begin, end) of a block: the partial sums by device, numbered over all

@@ -112,6 +112,14 @@ static mirt_status mirt__shares_of_cores(mirt__found *found, long count) {
     return mirt__all_of_backend(found, mirt__cores_backend(), count, false);
 }
 
+/* "auto": one device per socket. */
+static mirt_status mirt__sockets_of_cores(mirt__found *found) {
+    mirt__cores cores;
+    if (!mirt__cores_find(&cores)) return mirt_last_status();
+    const int count = mirt__sockets_find(&cores, found->socket, MIRT__MAX_DEVICES, &found->threads, &found->sockets);
+    return mirt__shares_of_cores(found, count);
+}
+
 /* "cpu:0,cpu:1": these cores; "gpu:0,gpu:2": these GPUs. */
 static mirt_status mirt__named_devices(mirt__found *found, const char *text, bool repeat) {
     const mirt__backend *cores = mirt__cores_backend(), *gpus = mirt__backend_get();
@@ -164,7 +172,8 @@ MIRT__LIB mirt_status mirt__find_devices(const char *text, bool one, bool repeat
         const int all = mirt__count_gpus(gpus);
         return all > 0 ? mirt__some_gpus(found, gpus, 0, all, one) : mirt__no_such_device(text, strlen(text));
     }
-    if (text && strcmp(text, "cpu") == 0) return mirt__shares_of_cores(found, 1);
+    if (text && strcmp(text, "auto") == 0 && !one) return mirt__sockets_of_cores(found);
+    if (text && (strcmp(text, "cpu") == 0 || strcmp(text, "auto") == 0)) return mirt__shares_of_cores(found, 1);
     const long count = text ? strtol(text, &end, 10) : 1;
     if (text && (end == text || *end != 0)) return mirt__named_devices(found, text, repeat);
     const int wanted = mirt__wanted_gpus(found, gpus, text);

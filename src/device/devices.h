@@ -20,6 +20,9 @@ typedef struct mirt__found {
     int gpus;          /* how many are asked for; 0: all; -1: GPUs by name, or cores */
     bool default_cores; /* nothing was asked for: cores, as there is no GPU, */
     bool no_driver;    /* and no driver for one */
+    const char *sockets;            /* "auto": why there are so many, or NULL; */
+    int threads;                    /* of each, at most, */
+    mirt__cpus socket[MIRT__MAX_DEVICES]; /* and, of several, where these run */
     char warning[600]; /* why GPUs that were not asked for cannot be used, or "" */
 } mirt__found;
 /* `text`: the user's description; NULL: the default. `one`: only the first device. `repeat`: a GPU may be named twice.

@@ -385,6 +385,9 @@ MIRT_API const char *mirt_profile_text(mirt_model *model) {
                    model->strategy->device[0].name, model->strategy->threads, model->strategy->threads == 1 ? "" : "s",
                    model->strategy->kernels->name, model->peak_flops * 1e-9, model->peak_half * 1e-9,
                    model->peak_bytes * 1e-9);
+    if (mirt__wake_seconds() > 0)
+        mirt__text_add(out, "waking threads takes %.1f us, so those that wait spin for %.1f us before they sleep\n",
+                       mirt__wake_seconds() * 1e6, mirt__spin_seconds() * 1e6);
     const size_t head = out->size;
     for (int i = 0; model->trainer && i < MIRT__PROGRAM_KINDS; i++) {
         if (!mirt__profile_of(model, model->trainer->function[i], names[i], out)) return NULL;

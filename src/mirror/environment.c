@@ -138,8 +138,8 @@ static void mirt__env_machine(const mirt_strategy *s, mirt__text *out) {
 /* Those that choose kernels, cores, memory or libraries; others are nobody's business. */
 static void mirt__env_variables(mirt__text *out) {
     static const char names[][24] = {
-        "MIRT_CPU",      "MIRT_CORES",     "MIRT_DEVICES",     "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS",
-        "OMP_PROC_BIND", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "LD_PRELOAD",
+        "MIRT_CPU",        "MIRT_CORES",    "MIRT_SYSFS",     "MIRT_DEVICES",     "CUDA_VISIBLE_DEVICES",
+        "OMP_NUM_THREADS", "OMP_PROC_BIND", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "LD_PRELOAD",
     };
     mirt__text_add(out, ", \"variables\": {");
     for (int i = 0; i < MIRT__COUNT(names); i++) {

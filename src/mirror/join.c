@@ -132,8 +132,7 @@ static int mirt__peers_hosts(const mirt__peers *w) {
    host messages are copies, which take the time that they save. All processes have to do the same. */
 static mirt_status mirt__peers_choose_overlap(mirt_strategy *s) {
     mirt__peers *w = s->peers;
-    const int32_t own =
-        w->hosts > 1 || (int64_t)s->num_devices * s->threads < mirt__peers_cores(s, mirt__cpu_cores());
+    const int32_t own = w->hosts > 1 || s->num_devices * s->threads < mirt__cpu_cores() / w->sharers;
     const int32_t *wish = (const int32_t *)mirt__peers_tell(s, &own, sizeof own);
     w->overlaps = wish != NULL;
     for (int p = 0; wish && p < w->size; p++) w->overlaps = w->overlaps && wish[p];
@@ -156,9 +155,12 @@ MIRT__LIB int mirt__peers_per_host(const mirt_strategy *s) {
     return per_host;
 }
 
-MIRT__LIB int mirt__peers_cores(const mirt_strategy *s, int cores) {
-    const int share = cores / s->peers->sharers;
-    return share > 1 ? share : 1;
+static int mirt__part_of(int cores, int parts) { return cores / parts > 1 ? cores / parts : 1; }
+
+MIRT__LIB void mirt__peers_cores(const mirt_strategy *s, mirt__cores *cores) {
+    cores->count = mirt__part_of(cores->count, s->peers->sharers);
+    cores->fast = mirt__part_of(cores->fast, s->peers->sharers);
+    cores->limit /= s->peers->sharers;
 }
 
 MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *s, const mirt_launch *launch, double limit, int gpus,

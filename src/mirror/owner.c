@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+static int mirt__own_threads(const mirt_strategy *s) { return s->num_devices * s->threads; }
+
 /* MIRT_E_STATE: another thread uses it, or this is a child of the process that created it. */
 static mirt_status mirt__may_use(const mirt_strategy *s, const char *call) {
     if (mirt__own_process(s->process, call, "strategy") != MIRT_OK) return MIRT_E_STATE;
@@ -30,7 +32,7 @@ MIRT__LIB bool mirt__use_begin(mirt_strategy **strategy, const char *call) {
         }
         __atomic_store_n(&s->owner_call, call, __ATOMIC_RELEASE);
     }
-    s->owner_depth++;
+    if (!s->owner_depth++) mirt__team_busy(mirt__own_threads(s));
     *strategy = s;
     return true;
 }
@@ -38,6 +40,7 @@ MIRT__LIB bool mirt__use_begin(mirt_strategy **strategy, const char *call) {
 MIRT__LIB void mirt__use_end(mirt_strategy **strategy) {
     mirt_strategy *s = *strategy;
     if (!s || --s->owner_depth) return;
+    mirt__team_busy(-mirt__own_threads(s));
     __atomic_store_n(&s->owner_call, (const char *)NULL, __ATOMIC_RELAXED);
     __atomic_store_n(&s->owner, (const void *)NULL, __ATOMIC_RELEASE);
 }

@@ -143,18 +143,40 @@ static mirt_status mirt__check_strategy(const mirt_strategy *s) {
     return MIRT_OK;
 }
 
-static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
-    bool spin = (int64_t)s->num_devices * s->threads <= cores;
+typedef struct mirt__socket_threads {
+    const mirt__cpus *socket;
+    bool leads; /* each member has a socket, otherwise all have this one */
+} mirt__socket_threads;
+
+static void mirt__pin_member(void *arg, int member) {
+    const mirt__socket_threads *own = (const mirt__socket_threads *)arg;
+    if (member) mirt__pin(&own->socket[own->leads ? member : 0]); /* member 0 is the caller, or leads the device */
+}
+
+static void mirt__pin_team(mirt__team *team, const mirt__cpus *socket, bool leads) {
+    mirt__socket_threads own = {socket, leads};
+    mirt__team_run(team, mirt__pin_member, &own);
+}
+
+/* `limit`: the time of so many cores is there for the threads. */
+static mirt_status mirt__start_threads(mirt_strategy *s, double limit) {
+    const int spin = (double)s->num_devices * s->threads <= limit ? (int)limit : 0;
     if (s->num_devices > 1 && !(s->leaders = mirt__team_create(s->num_devices, spin))) return mirt_last_status();
+    if (s->socket) mirt__pin_team(s->leaders, s->socket, true);
     for (int d = 0; d < s->num_devices && s->threads > 1; d++) {
         if (!(s->device[d].team = mirt__team_create(s->threads, spin))) return mirt_last_status();
+        if (s->socket) mirt__pin_team(s->device[d].team, &s->socket[d], false);
     }
     return MIRT_OK;
 }
 
 /* What became of the cores. */
-static void mirt__introduce_cores(const mirt_strategy *s, bool asked, int cores) {
+static void mirt__introduce_cores(const mirt_strategy *s, bool asked, int cores, int fast) {
     if (MIRT__GROUP(s)) return; /* others may run on them */
+    if (!asked && fast < cores)
+        mirt__log(s, MIRT_LOG_INFO, "%d of %d cores are efficiency cores, which only a number of threads asks for",
+                  cores - fast, cores);
+    if (!asked) cores = fast;
     const int idle = cores - s->num_devices * s->threads;
     if (idle > 0 && asked) {
         mirt__log(s, MIRT_LOG_INFO, "%d of %d cores are left to others, as asked for", idle, cores);
@@ -178,11 +200,12 @@ static void mirt__introduce_devices(const mirt_strategy *s, const mirt__found *f
     const char *several = s->num_devices == 1 ? "" : "s";
     if (!s->able.in_place) snprintf(out, size, "%d GPU%s%s", s->num_devices, several, names);
     else
-        snprintf(out, size, "%s%d CPU device%s%s of %d thread%s (%s)",
+        snprintf(out, size, "%s%d CPU device%s%s%s%s%s of %d thread%s (%s)",
                  !found->default_cores ? ""
                  : found->no_driver    ? "no GPU (no NVIDIA driver), "
                                        : "no GPU, ",
-                 s->num_devices, several, names, s->threads, s->threads == 1 ? "" : "s", s->kernels->name);
+                 s->num_devices, several, names, found->sockets ? ", " : "", found->sockets ? found->sockets : "",
+                 found->sockets ? "," : "", s->threads, s->threads == 1 ? "" : "s", s->kernels->name);
 }
 
 /* "process 0 of 4 on 2 hosts, with ", or "" where there is one. */
@@ -224,7 +247,8 @@ static mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc
     mirt__joining join;
     mirt_status status = MIRT_OK;
     for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
-        const mirt__opening opening = {s->device[d].index, s->tf32, s->num_devices, s->device[d].team};
+        const mirt__opening opening = {s->device[d].index, s->tf32, s->num_devices, s->device[d].team,
+                                       s->socket ? &s->socket[d] : NULL};
         s->device[d].handle = handle[d] = s->backend->open(mirt__backend_host(), &opening);
         if (!handle[d]) status = mirt_last_status();
     }
@@ -260,18 +284,29 @@ static mirt_status mirt__devices_take(mirt_strategy *s, const mirt_strategy_desc
         memcpy(s->device[d].name, found->name[d], sizeof s->device[d].name);
         s->device[d].index = found->index[d];
     }
+    if (found->sockets && s->num_devices > 1) {
+        const size_t bytes = (size_t)s->num_devices * sizeof *s->socket;
+        if (!(s->socket = (mirt__cpus *)mirt__calloc(1, bytes))) return mirt_last_status();
+        memcpy(s->socket, found->socket, bytes);
+    }
     return (s->kernels = s->backend->kernels()) ? MIRT_OK : mirt_last_status();
 }
 
+/* Threads of all devices, if no number is asked for. */
+static int mirt__default_threads(const mirt_strategy *s, const mirt__found *found, const mirt__cores *machine) {
+    const int all = s->num_devices * found->threads;
+    return found->named ? s->num_devices : found->sockets && all < machine->count ? all : machine->fast;
+}
+
 static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_desc *desc) {
-    int cores = mirt__cpu_cores();
+    mirt__cores machine;
     char about[256] = "", joined[256] = "";
     mirt__found found;
     s->process = mirt__process();
     s->log = desc->silent ? NULL : desc->log ? desc->log : mirt__log_stderr;
     s->log_user = desc->log_user;
     s->seed = desc->seed;
-    if (!cores || !mirt__kernels_best()) return mirt_last_status();
+    if (!mirt__cores_find(&machine) || !mirt__kernels_best()) return mirt_last_status();
     if ((int)desc->kind < 0 || desc->kind > MIRT_PARAMETER_SERVER)
         return mirt__fail(MIRT_E_INVALID,
                           "mirt_strategy_create: invalid kind (%d); it must be MIRT_MIRRORED, MIRT_ONE_DEVICE, "
@@ -296,17 +331,17 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
                           (long long)desc->bucket_bytes);
     const bool by_messages = MIRT__PEERS(s) && s->backend == mirt__cores_backend();
     s->bucket_bytes = desc->bucket_bytes ? desc->bucket_bytes : (int64_t)(by_messages ? 2 : 25) << 20;
-    if (MIRT__GROUP(s) && !found.named) cores = mirt__peers_cores(s, cores);
+    if (MIRT__GROUP(s)) mirt__peers_cores(s, &machine);
     if (desc->replicas < 0 || desc->threads < 0)
         return mirt__fail(MIRT_E_INVALID, "mirt_strategy_create: %d replicas and %d threads; neither can be negative",
                           desc->replicas, desc->threads);
     s->num_replicas = desc->replicas ? desc->replicas : s->all_devices;
-    s->threads = s->backend->threads(desc->threads, found.named ? s->num_devices : cores, s->num_devices);
+    s->threads = s->backend->threads(desc->threads, mirt__default_threads(s, &found, &machine), s->num_devices);
     for (int d = 0; d < s->num_devices; d++) {
         s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
     }
     if (mirt__check_strategy(s) != MIRT_OK || mirt__watch_create(s, desc->timeout_seconds) != MIRT_OK ||
-        mirt__start_threads(s, cores) != MIRT_OK)
+        mirt__start_threads(s, machine.limit) != MIRT_OK)
         return mirt_last_status();
     const size_t timelines = (size_t)s->num_devices * sizeof *s->timeline;
     mirt__device_timeline *timeline = (mirt__device_timeline *)mirt__aligned_alloc(timelines);
@@ -318,7 +353,8 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     if (mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
     if (mirt__check_parts(s, s->num_replicas) != MIRT_OK) return mirt_last_status();
     mirt__introduce(s, &found, about, joined);
-    if (s->able.in_place) mirt__introduce_cores(s, found.named || desc->threads, cores);
+    if (s->able.in_place)
+        mirt__introduce_cores(s, found.named || desc->threads || s->socket, machine.count, machine.fast);
     return MIRT_OK;
 }
 
@@ -370,6 +406,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     }
     mirt__team_destroy(strategy->leaders);
     if (MIRT__GROUP(strategy)) mirt__peers_leave(strategy);
+    mirt__free(strategy->socket);
     mirt__free(strategy->share_before);
     mirt__aligned_free(strategy->timeline);
     mirt__text_free(&strategy->environment);

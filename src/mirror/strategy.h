@@ -99,6 +99,7 @@ struct mirt_strategy {
     char lost[512];               /* why the devices can no longer be used, or "" */
     mirt__device device[MIRT__MAX_DEVICES];
     mirt__team *leaders; /* one member a device; NULL for one device */
+    mirt__cpus *socket;  /* [num_devices]: the cores that each device's threads run on; NULL: any */
     const mirt__kernels *kernels;
     mirt_log_fn log;
     void *log_user;
@@ -226,8 +227,8 @@ MIRT__LIB int mirt__peers_per_host(const mirt_strategy *strategy);
 /* *found: the program has an engine for this launch. */
 MIRT__LIB mirt_status mirt__peers_start(mirt_strategy *strategy, const mirt_launch *launch, double limit, int gpus,
                                         bool *found);
-/* Of `cores` that this process may use, those that it should, as others on its host use some, too. */
-MIRT__LIB int mirt__peers_cores(const mirt_strategy *strategy, int cores);
+/* Of what this process may use, leaves what it should, as others on its host use some, too. */
+MIRT__LIB void mirt__peers_cores(const mirt_strategy *strategy, mirt__cores *cores);
 /* Whether all processes have the same settings; the strategy has replicas and kernels. */
 MIRT__LIB mirt_status mirt__peers_agree(mirt_strategy *strategy);
 /* --- strategy.c --- */

@@ -12,7 +12,12 @@ MIRT__LIB mirt_status mirt__usable(const mirt_strategy *s) {
 }
 
 MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
-    return mirt__usable(s) == MIRT_OK ? s->round(s, fn, arg) : mirt_last_status();
+    mirt__pinned pinned;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
+    mirt__pin_begin(&pinned, s->socket); /* the calling thread is the first device's */
+    const mirt_status status = s->round(s, fn, arg);
+    mirt__pin_end(&pinned);
+    return status;
 }
 
 /* A round without a watchdog. */

@@ -63,15 +63,19 @@ static void mirt__variables_place(mirt_model *model) {
     model->layout++;
 }
 
-/* NULL with the error set. */
+/* The first device's copy, where it works in place. NULL with the error set. */
 static char *mirt__weights_allocate(const mirt_model *model) {
-    char *block = (char *)mirt__aligned_alloc(model->weight_bytes);
+    const mirt_strategy *s = model->strategy;
+    char *block = s->able.in_place ? (char *)s->backend->alloc(s->device[0].handle, model->weight_bytes)
+                                   : (char *)mirt__aligned_alloc(model->weight_bytes);
     return block ? (char *)memset(block, 0, model->weight_bytes) : NULL;
 }
 
 MIRT__LIB void mirt__weights_free(mirt_model *model) {
+    const mirt_strategy *s = model->strategy;
     mirt__device_weights_free(model);
-    mirt__aligned_free(model->weight);
+    if (s->able.in_place) s->backend->release(s->device[0].handle, model->weight);
+    else mirt__aligned_free(model->weight);
     model->weight = NULL;
 }
 
