@@ -89,7 +89,7 @@ CLI = $(wildcard cli/*.c)
 
 all: build/mirrortrain
 
-build/mirrortrain: $(CLI) cli/cli.h cli/report.h cli/scaling.h mirrortrain_tcp.c build/mirrortrain.o
+build/mirrortrain: $(CLI) cli/cli.h cli/report.h cli/scaling.h cli/parallelism.h mirrortrain_tcp.c build/mirrortrain.o
 	$(CC) -std=c11 $(CFLAGS) $(CLI) build/mirrortrain.o -o $@ $(LDLIBS) -ldl
 
 # Says which stb_image the compiler finds, as src/images/decode.c looks for it; changes only when that does, so that
@@ -165,14 +165,15 @@ build/$(1)/test_segment: examples/segment.c
 build/$(1)/test_interrupt: cli/stop.c cli/cli.h
 build/$(1)/test_tcp: $$(wildcard src/tcp/*)
 build/$(1)/test_scaling_model: cli/scaling_model.c cli/shares.c cli/scaling.h cli/cli.h
+build/$(1)/test_parallelism: cli/parallel_replay.c cli/parallel_record.c cli/parallelism.h cli/cli.h
 # The program with hooks, for MIRT_TEST_WAKE_DELAY.
-build/$(1)/mirrortrain: $$(CLI) cli/cli.h cli/report.h cli/scaling.h mirrortrain_tcp.c build/$(1)/parts.a
+build/$(1)/mirrortrain: $$(CLI) cli/cli.h cli/report.h cli/scaling.h cli/parallelism.h mirrortrain_tcp.c build/$(1)/parts.a
 	$(2) -std=c11 $(3) $$(CLI) build/$(1)/parts.a -o $$@ $$(LDLIBS) -ldl
 -include $$(wildcard build/$(1)/parts/*/*.d)
 endef
 # NAME, COMPILER, FLAGS, LIBRARY: the target for logs of runs, which the program reads.
 define LOG_RULES
-build/$(1)/fuzz_log: tests/fuzz_log.c $$(CLI) cli/cli.h cli/report.h cli/scaling.h $(4) $$(TEST_HEADERS)
+build/$(1)/fuzz_log: tests/fuzz_log.c $$(CLI) cli/cli.h cli/report.h cli/scaling.h cli/parallelism.h $(4) $$(TEST_HEADERS)
 	@mkdir -p $$(@D)
 	$(2) -std=c11 $(3) -Dmain=program_main -c cli/main.c -o build/$(1)/program_main.o
 	$(2) -std=c11 $(3) $$< $$(filter-out cli/main.c,$$(CLI)) build/$(1)/program_main.o $(4) -o $$@ $$(LDLIBS) -ldl

@@ -707,6 +707,9 @@ typedef struct mirt_strategy_desc {
        its push, 0: any number, unless has_max_staleness. Below the number of workers - 1 it makes workers wait. */
     int servers, max_staleness;
     bool has_max_staleness;
+    /* One device of cores: the calling thread performs the tasks of all of its `threads`, one after another, divided as
+       for that many (mirt_record_tasks). Bit-identical results */
+    bool simulate_threads;
 } mirt_strategy_desc;
 
 /* Keras: tf.distribute.MirroredStrategy(devices). `devices` as in mirt_strategy_desc; desc NULL: all
@@ -3171,6 +3174,35 @@ MIRT_API mirt_status mirt_trace_begin(mirt_strategy *strategy, const char *path,
 /* What was at `path` stays unless all is written. The trace is over even so. Destroying the strategy ends it without a
    file. */
 MIRT_API mirt_status mirt_trace_end(mirt_strategy *strategy);
+#endif
+
+/* What happens in a step on the first device, as far as its threads are concerned. */
+typedef enum mirt_task_kind {
+    MIRT_TASK_PHASE, /* the device enters the mirt_phase `index`, or an internal one (mirt_phase_name has a name) */
+    MIRT_TASK_LOOP,  /* a parallel loop of `index` tasks begins. Its threads claim them in ascending order, and meet at
+                        its end */
+    MIRT_TASK_DONE,  /* one thread alone: task `index` of the loop has ended */
+    MIRT_TASK_JOIN,  /* several threads: the loop has ended */
+    MIRT_TASK_OP     /* operation `index` of the program has ended */
+} mirt_task_kind;
+typedef struct mirt_task_event {
+    mirt_task_kind kind;
+    int64_t index;
+    double time;            /* monotonic seconds */
+    const char *op, *layer; /* MIRT_TASK_OP: names, as in mirt_graph_text; layer NULL: none */
+    double flops, bytes;    /* and its work: operations, and bytes of operands and results */
+} mirt_task_event;
+typedef void (*mirt_task_fn)(const mirt_task_event *event, void *user);
+
+#ifndef MIRRORTRAIN_NO_TRAIN
+/* Calls fn for each of these events, from the next step on, on the calling thread; it must not call the library. NULL
+   ends this. With mirt_strategy_desc.simulate_threads, the tasks of a step are recorded as many threads would share
+   them: `mirrortrain bench --parallelism` predicts from that how long the threads would take. MIRT_E_INVALID,
+   MIRT_E_STATE. */
+MIRT_API mirt_status mirt_record_tasks(mirt_strategy *strategy, mirt_task_fn fn, void *user);
+/* A parallel loop in which the threads of the first device have nothing to do: they start, and meet at its end. For
+   timing it. */
+MIRT_API void mirt_run_empty_loop(mirt_strategy *strategy);
 #endif
 
 /* What holds a fit up most. */
@@ -5685,9 +5717,22 @@ MIRT__LIB void mirt__pin_end(const mirt__pinned *pinned);
 #define MIRT__TEAM_H
 /* A team (pool) of long-lived threads; the caller is always member 0. */
 
+/* Who is told of tasks (mirt_record_tasks). */
+typedef struct mirt__task_recorder {
+    mirt_task_fn fn; /* NULL: nobody */
+    void *user;
+} mirt__task_recorder;
+/* Tells that this happened just now. */
+MIRT__TRAINING_LIB void mirt__task_tell(const mirt__task_recorder *recorder, mirt_task_kind kind, int64_t index);
+
 /* Starts size - 1 threads. A member that waits spins for mirt__spin_seconds before it sleeps, while no more than `spin`
    threads of the process are at work; 0: never. NULL with the error set. */
 MIRT__LIB mirt__team *mirt__team_create(int size, int spin);
+/* A team of no threads, whose caller does the work of all `size` members, one after another: kernels divide their work
+   as for that many. Its members must not meet at a barrier. NULL with the error set. */
+MIRT__TRAINING_LIB mirt__team *mirt__team_simulated(int size);
+/* Loops are told of from now on; NULL: they are not. */
+MIRT__TRAINING_LIB void mirt__team_record(mirt__team *team, const mirt__task_recorder *recorder);
 MIRT__LIB void mirt__team_destroy(mirt__team *team);
 /* 1 for NULL, which means only the caller. */
 MIRT__LIB int mirt__team_size(const mirt__team *team);
@@ -5778,6 +5823,7 @@ typedef struct mirt__device_timeline {
     int64_t slices, most_slices, left_out;
     const char *const *names;        /* names of the nodes of the running function; NULL: no slices for nodes */
     const char *sum_name;            /* name of its pass that reduces gradients and updates, or NULL */
+    const mirt__task_recorder *recorder; /* told of phases; NULL: none */
 } __attribute__((aligned(MIRT__ALIGN))) mirt__device_timeline;
 
 MIRT__LIB void mirt__timeline_reset(mirt__device_timeline *timeline);
@@ -7539,6 +7585,7 @@ MIRT__LIB void mirt__timeline_lap(mirt__device_timeline *timeline, int phase, do
 MIRT__LIB void mirt__timeline_mark(mirt__device_timeline *timeline, int phase, int replica, int node) {
     double now = mirt__now(); /* not const, as clang requires below */
     if (timeline->timed) mirt__timeline_lap(timeline, phase, now);
+    if (MIRT__TRAINS && timeline->recorder) mirt__task_tell(timeline->recorder, MIRT_TASK_PHASE, phase);
     const uint32_t number = __atomic_load_n(&timeline->events, __ATOMIC_RELAXED);
     mirt__timeline_event *event = &timeline->event[number % MIRT__TIMELINE_EVENTS];
     __atomic_store(&event->time, &now, __ATOMIC_RELAXED);
@@ -7712,21 +7759,15 @@ static void mirt__team_loop_run(void *arg, int member) {
     }
 }
 
-MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member),
-                              void *arg) {
-    if (tasks <= 1 || mirt__team_size(team) == 1) {
-        for (int64_t task = 0; task < tasks; task++) fn(arg, task, 0);
-        return;
-    }
-    mirt__team_loop loop = {fn, arg, tasks, 0};
-    mirt__team_run(team, mirt__team_loop_run, &loop);
-}
-
 #ifdef MIRRORTRAIN_NO_THREADS
 
 struct mirt__team {
     int size;
+    const mirt__task_recorder *recorder; /* NULL: none */
 };
+
+/* Whether there are threads besides the caller. */
+static bool mirt__team_started(const mirt__team *team) { return (void)team, false; }
 
 MIRT__LIB mirt__team *mirt__team_create(int size, int spin) {
     (void)spin;
@@ -7748,8 +7789,7 @@ MIRT__LIB void mirt__team_destroy(mirt__team *team) {
 }
 
 MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
-    (void)team;
-    fn(arg, 0);
+    for (int i = 0; i < mirt__team_size(team); i++) fn(arg, i);
     return true;
 }
 
@@ -7805,11 +7845,15 @@ struct mirt__team {
     int spin;
     bool quit;
     mirt__team_looker looker;
+    const mirt__task_recorder *recorder; /* NULL: none */
     int ended; /* atomic */
     int unfinished __attribute__((aligned(MIRT__ALIGN))); /* atomic: workers still in the job */
     int arrived __attribute__((aligned(MIRT__ALIGN)));    /* atomic: members at the barrier */
     mirt__team_member *members;
 };
+
+/* Whether there are threads besides the caller. */
+static bool mirt__team_started(const mirt__team *team) { return team && team->started > 0; }
 
 /* Condition variables whose timeouts use the monotonic clock, if the system supports it. */
 MIRT__LIB int mirt__cond_create(pthread_cond_t *cond) {
@@ -8045,7 +8089,10 @@ MIRT__LIB void mirt__team_destroy(mirt__team *team) {
 }
 
 MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
-    if (mirt__team_size(team) == 1) return fn(arg, 0), true;
+    if (!mirt__team_started(team)) {
+        for (int i = 0; i < mirt__team_size(team); i++) fn(arg, i);
+        return true;
+    }
     const uint32_t done = mirt__team_begin(team, fn, arg);
     fn(arg, 0);
     return mirt__gate_wait(&team->done, done, team->spin, &team->looker);
@@ -8077,6 +8124,62 @@ MIRT__LIB int mirt__team_ended(const mirt__team *team) {
 
 MIRT__LIB int mirt__team_size(const mirt__team *team) {
     return team ? team->size : 1;
+}
+
+/* The members claim tasks. */
+static void mirt__team_share(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member),
+                             void *arg) {
+    mirt__team_loop loop = {fn, arg, tasks, 0};
+    mirt__team_run(team, mirt__team_loop_run, &loop);
+}
+
+/* >>recording */
+
+MIRT__TRAINING_LIB void mirt__task_tell(const mirt__task_recorder *recorder, mirt_task_kind kind, int64_t index) {
+    mirt_task_event event;
+    event.kind = kind;
+    event.index = index;
+    event.time = mirt__now();
+    event.op = event.layer = NULL;
+    event.flops = event.bytes = 0;
+    recorder->fn(&event, recorder->user);
+}
+
+/* A loop that is told of: where the caller is alone, with each of its tasks. */
+MIRT__TRAINING void mirt__team_tell(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member),
+                                    void *arg) {
+    const mirt__task_recorder *recorder = team->recorder;
+    mirt__task_tell(recorder, MIRT_TASK_LOOP, tasks);
+    if (tasks > 1 && mirt__team_started(team)) {
+        mirt__team_share(team, tasks, fn, arg);
+        mirt__task_tell(recorder, MIRT_TASK_JOIN, tasks);
+        return;
+    }
+    for (int64_t task = 0; task < tasks; task++) {
+        fn(arg, task, 0);
+        mirt__task_tell(recorder, MIRT_TASK_DONE, task);
+    }
+}
+
+MIRT__TRAINING_LIB void mirt__team_record(mirt__team *team, const mirt__task_recorder *recorder) {
+    if (team) team->recorder = recorder;
+}
+
+MIRT__TRAINING_LIB mirt__team *mirt__team_simulated(int size) {
+    mirt__team *team = mirt__team_create(1, 0);
+    if (team) team->size = size;
+    return team;
+}
+
+MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member),
+                              void *arg) {
+    if (MIRT__TRAINS && team && team->recorder) {
+        mirt__team_tell(team, tasks, fn, arg);
+    } else if (tasks > 1 && mirt__team_started(team)) {
+        mirt__team_share(team, tasks, fn, arg);
+    } else {
+        for (int64_t task = 0; task < tasks; task++) fn(arg, task, 0);
+    }
 }
 
 /* >>section base/cold_end.inc */
@@ -36003,6 +36106,7 @@ struct mirt_strategy {
     double timed_since, timed_wall; /* since when it does, and seconds before that */
     int64_t timed_steps;
     const struct mirt__observer *observer; /* of steps; NULL: nothing was ever measured */
+    mirt__task_recorder recorder;   /* of the first device's tasks */
     struct mirt__trace *trace;      /* NULL: none is being made */
     void (*drop_trace)(mirt_strategy *strategy); /* ends it without a file */
     uint64_t traces;                /* begun so far */
@@ -37587,8 +37691,13 @@ static void mirt__pin_team(mirt__team *team, const mirt__cpus *socket, bool lead
 }
 
 /* `limit`: the time of so many cores is there for the threads. */
-static mirt_status mirt__start_threads(mirt_strategy *s, double limit) {
+static mirt_status mirt__start_threads(mirt_strategy *s, double limit, bool simulated) {
     const int spin = (double)s->num_devices * s->threads <= limit ? (int)limit : 0;
+    if (MIRT__TRAINS && simulated) {
+        if (s->num_devices > 1 || s->backend != mirt__cores_backend())
+            return mirt__fail(MIRT_E_INVALID, "simulate_threads is for one device of cores");
+        return (s->device[0].team = mirt__team_simulated(s->threads)) ? MIRT_OK : mirt_last_status();
+    }
     if (s->num_devices > 1 && !(s->leaders = mirt__team_create(s->num_devices, spin))) return mirt_last_status();
     if (s->socket) mirt__pin_team(s->leaders, s->socket, true);
     for (int d = 0; d < s->num_devices && s->threads > 1; d++) {
@@ -37769,7 +37878,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
         s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
     }
     if (mirt__check_strategy(s) != MIRT_OK || mirt__watch_create(s, desc->timeout_seconds) != MIRT_OK ||
-        mirt__start_threads(s, machine.limit) != MIRT_OK)
+        mirt__start_threads(s, machine.limit, desc->simulate_threads) != MIRT_OK)
         return mirt_last_status();
     const size_t timelines = (size_t)s->num_devices * sizeof *s->timeline;
     mirt__device_timeline *timeline = (mirt__device_timeline *)mirt__aligned_alloc(timelines);
@@ -37781,7 +37890,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     if (mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
     if (mirt__check_parts(s, s->num_replicas) != MIRT_OK) return mirt_last_status();
     mirt__introduce(s, &found, about, joined);
-    if (s->able.in_place)
+    if (s->able.in_place && !desc->simulate_threads)
         mirt__introduce_cores(s, found.named || desc->threads || s->socket, machine.count, machine.fast);
     return MIRT_OK;
 }
@@ -50816,6 +50925,13 @@ MIRT__ABSENT_LIB void mirt__trace_function(const mirt_function *function);
 /* Before a step: the function has clocks when its model is profiled, otherwise none. */
 MIRT__ABSENT_LIB mirt_status mirt__clocks_ready(mirt_function *function);
 
+/* Bytes that a node reads and writes. */
+MIRT__ABSENT_LIB double mirt__node_bytes(const mirt__node *node, int64_t rows);
+
+/* --- tasks.c --- */
+/* As what a step tells of every node while tasks are recorded; user: the strategy's recorder. */
+MIRT__ABSENT_LIB void mirt__tasks_node(void *user, const mirt__call *call, int node);
+
 /* --- verdict.c --- */
 /* Fills the bottleneck, and what belongs to it, of the numbers above. */
 MIRT__ABSENT_LIB void mirt__verdict(mirt_timing *timing);
@@ -51245,7 +51361,7 @@ static double mirt__bytes_read(const mirt__node *node, int64_t rows) {
     return bytes;
 }
 
-static double mirt__node_bytes(const mirt__node *node, int64_t rows) {
+MIRT__LIB double mirt__node_bytes(const mirt__node *node, int64_t rows) {
     double bytes = mirt__bytes_read(node, rows);
     for (int k = 0; k < node->num_out; k++) {
         if (node->out[k]->space != MIRT__SPACE_NONE) bytes += (double)mirt__tensor_bytes(node->out[k], rows);
@@ -51442,6 +51558,43 @@ MIRT_API const char *mirt_profile_text(mirt_model *model) {
                           model->name),
                (const char *)NULL;
     return out->failed ? NULL : out->data;
+}
+
+/* >>section inspect/tasks.c */
+
+/* Records the tasks of steps, for predictions of what more threads would gain. */
+
+MIRT__LIB void mirt__tasks_node(void *user, const mirt__call *call, int node) {
+    const mirt__task_recorder *recorder = (const mirt__task_recorder *)user;
+    mirt_task_event event;
+    event.kind = MIRT_TASK_OP;
+    event.index = node;
+    event.time = mirt__now();
+    event.op = call->node->op->name;
+    event.layer = call->node->name;
+    event.flops = call->node->op->macs ? 2 * call->node->op->macs(call->node, call->rows) : 0;
+    event.bytes = mirt__node_bytes(call->node, call->rows);
+    if (recorder->fn) recorder->fn(&event, recorder->user);
+}
+
+MIRT_API mirt_status mirt_record_tasks(mirt_strategy *s, mirt_task_fn fn, void *user) {
+    MIRT__USE(s, mirt_last_status());
+    if (!s) return mirt__fail_missing(__func__, "strategy");
+    if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_record_tasks: a step is under way");
+    const mirt__task_recorder *told = fn ? &s->recorder : NULL;
+    s->recorder.fn = fn;
+    s->recorder.user = user;
+    s->timeline[0].recorder = told;
+    mirt__team_record(s->device[0].team, told);
+    mirt__measure(s);
+    return MIRT_OK;
+}
+
+static void mirt__tasks_nothing(void *arg, int member) { (void)arg, (void)member; }
+
+MIRT_API void mirt_run_empty_loop(mirt_strategy *s) {
+    MIRT__USE(s, );
+    if (s) mirt__team_run(s->device[0].team, mirt__tasks_nothing, NULL);
 }
 
 /* >>section inspect/finite.c */
@@ -52882,6 +53035,11 @@ static void mirt__timelines_begin(mirt_function *f) {
     const bool counted = mirt__timelines_counted(f), timed = counted || f->step.clocks || s->trace;
     const double now = timed && !counted ? mirt__now() : 0;
     if (s->trace) mirt__trace_function(f);
+    if (s->recorder.fn && !f->step.look) {
+        f->step.look = mirt__tasks_node;
+        f->step.look_user = (char *)&s->recorder;
+        f->step.look_bytes = 0;
+    }
     for (int d = 0; d < s->num_devices; d++) {
         mirt__device_timeline *timeline = &s->timeline[d];
         timeline->timed = timed;
@@ -52969,6 +53127,7 @@ static void mirt__timelines_count(const mirt_function *f) {
 static void mirt__timelines_end(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const bool counted = mirt__timelines_counted(f), timed = s->timeline[0].timed;
+    if (f->step.look == mirt__tasks_node) f->step.look = NULL;
     for (int d = 0; d < s->num_devices; d++) s->timeline[d].timed = false;
     if (!timed) return;
     mirt__timelines_deal(f);

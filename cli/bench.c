@@ -1,6 +1,6 @@
 /* mirrortrain bench: speed, memory and time per operation of a network. */
 #define _POSIX_C_SOURCE 200809L
-#include "cli.h"
+#include "parallelism.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,20 +9,6 @@
 #include <unistd.h>
 
 enum { WARM_UP = 2, LEAST_STEPS = 5, DEFAULT_SECONDS = 3, MAX_TIMES = 100000, STEPS_TOGETHER = 20 };
-
-/* A model and a batch for it in memory. */
-typedef struct job {
-    const options *o;
-    int64_t batch, classes;
-    mirt_strategy *strategy;
-    mirt_model *model;
-    uint8_t *pixels;
-    int32_t *labels;
-    float *out; /* predictions */
-    mirt_data data;
-    size_t out_size;
-    double *times;
-} job;
 
 /* Peak memory of this process in bytes. getrusage is the second choice: it also counts memory used before exec. */
 static double peak_memory(void) {
@@ -63,8 +49,7 @@ static double machine_memory(void) {
     return 0;
 }
 
-/* Returns EXIT_FAILED. */
-static int complain_of_step(const job *j) {
+int complain_of_step(const job *j) {
     if (mirt_last_status() != MIRT_E_NOMEM) return complain_of_library();
     complain("out of memory for a batch of %lld images", (long long)j->batch);
     return EXIT_FAILED;
@@ -114,7 +99,7 @@ static bool draw_data(job *j) {
 }
 
 /* The batch stays on the devices but with --feed. */
-static mirt_status step(job *j) {
+mirt_status run_step(job *j) {
     const mirt_status status = j->o->forward ? mirt_predict_on_batch(j->model, &j->data, &j->out, &j->out_size)
                                              : mirt_train_on_batch(j->model, &j->data, NULL);
     j->data.same = !j->o->feed;
@@ -132,7 +117,7 @@ static int measure(job *j) {
     while (count < MAX_TIMES) {
         double start = seconds_now();
         if (steps ? count >= steps : count >= LEAST_STEPS && start - begin >= most) break;
-        if (step(j) != MIRT_OK) return 0;
+        if (run_step(j) != MIRT_OK) return 0;
         j->times[count++] = seconds_now() - start;
     }
     qsort(j->times, (size_t)count, sizeof *j->times, by_size);
@@ -145,7 +130,7 @@ static int report(job *j) {
     double macs;
     const char *dtype = chosen(o->dtype, "bf16") ? "bf16" : chosen(o->dtype, "fp16") ? "fp16" : "float32";
     for (int i = 0; i < WARM_UP; i++) {
-        if (step(j) != MIRT_OK) return complain_of_step(j);
+        if (run_step(j) != MIRT_OK) return complain_of_step(j);
     }
     int count = measure(j);
     if (!count) return complain_of_step(j);
@@ -196,19 +181,29 @@ static bool prepare(job *j, int *status) {
     return false;
 }
 
+int begin_job(job *j, const options *o, int64_t batch) {
+    int status = EXIT_FAILED;
+    memset(j, 0, sizeof *j);
+    j->o = o;
+    j->batch = batch;
+    j->strategy = open_strategy(o, true, &status);
+    return all_good(j->strategy, j->strategy && prepare(j, &status)) ? EXIT_OK : status;
+}
+
+void end_job(job *j) {
+    mirt_strategy_destroy(j->strategy);
+    free(j->pixels);
+    free(j->labels);
+    free(j->out);
+    free(j->times);
+}
+
 static int bench_batch(const options *o, int64_t batch) {
     job j;
-    int status = EXIT_FAILED;
-    memset(&j, 0, sizeof j);
-    j.o = o;
-    j.batch = batch;
-    j.strategy = open_strategy(o, true, &status);
-    if (all_good(j.strategy, j.strategy && prepare(&j, &status))) status = report(&j);
-    mirt_strategy_destroy(j.strategy);
-    free(j.pixels);
-    free(j.labels);
-    free(j.out);
-    free(j.times);
+    if (o->parallelism) return run_parallelism(o, batch);
+    int status = begin_job(&j, o, batch);
+    if (status == EXIT_OK) status = report(&j);
+    end_job(&j);
     return status;
 }
 
@@ -227,6 +222,7 @@ static int bench_in_child(const options *o, int64_t batch) {
 int run_bench(const options *o) {
     const batches *list = &o->batch_list;
     int status = EXIT_OK;
+    if (!parallelism_fits(o)) return EXIT_USAGE;
     if (list->count == 1) return bench_batch(o, list->rows[0]);
     if (works_together() && !has_one_batch(o, "bench")) return EXIT_USAGE;
     for (int i = 0; i < list->count && status != EXIT_USAGE; i++) {

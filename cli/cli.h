@@ -64,6 +64,11 @@ typedef struct options {
     int64_t predict, devices_per_host; /* of scaling; 0: no prediction, the strategy's number */
     const char *network;               /* of scaling */
     int64_t steps, seconds; /* of bench; 0: its default */
+    batches core_counts;    /* of bench --parallelism; none: powers of two up to 64 */
+    float bandwidth, barrier; /* GB/s of a socket, microseconds; 0: as measured here */
+    int64_t sockets;        /* that the largest of these numbers has; 0: one */
+    bool parallelism, json;
+    bool simulate;          /* set by the program: mirt_strategy_desc.simulate_threads */
     uint64_t memory; /* of summary: bytes per device; 0: all free memory */
     const char *run; /* the directory of a run, and what to write there */
     int64_t checkpoint_every, keep, early_stopping; /* 0: none */

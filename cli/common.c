@@ -49,6 +49,7 @@ mirt_strategy *open_strategy(const options *o, bool quiet, int *status) {
     if (chosen(o->collective, "nccl")) desc.collective = MIRT_NCCL;
     desc.replicas = (int)o->replicas;
     desc.threads = (int)o->threads;
+    desc.simulate_threads = o->simulate;
     desc.shares = o->shares;
     desc.seed = o->seed;
     desc.winograd = o->winograd;

@@ -52,7 +52,8 @@ const command commands[] = {
      run_report},
     {"bench", "images per second, memory and where the time goes", CMD_BENCH, NULL,
      "  mirrortrain bench --model mobilenet_v2 --batch 1,32 --profile\n"
-     "  mirrortrain bench --model resnet50 --forward --batch 1\n",
+     "  mirrortrain bench --model resnet50 --forward --batch 1\n"
+     "  mirrortrain bench --model resnet50 --batch 64 --parallelism --cores 64 --sockets 2 --bandwidth 200\n",
      run_bench},
     {"graph", "the training step as text, before and after mirroring", CMD_GRAPH, NULL,
      "  mirrortrain graph --replicas 3 --devices 2\n"

@@ -82,7 +82,8 @@ for command in devices fit evaluate predict verify augment summary graph bench; 
     is "--help names $command" "$(grep -c "^  $command " out)" 1
 done
 run bench --help
-for flag in model batch devices threads replicas forward profile steps seconds; do
+for flag in model batch devices threads replicas forward profile steps seconds parallelism cores bandwidth sockets \
+    barrier json; do
     is "bench --help names --$flag" "$(grep -c -- "^  --$flag " out)" 1
 done
 run fit --help
@@ -122,6 +123,8 @@ run graph --costs --svg a.svg
 refuses "graph as a picture and as costs" 2 "--svg and --costs exclude each other; give one of them"
 
 # Measuring
+predicted="1 3 8 "
+[ "$("$program" devices | grep -c '^cpu:')" -gt 1 ] && predicted="1 2 3 8 "
 line='^bench: model=mnist batch=[0-9]* dtype=float32 images_per_second=[0-9.]* ms_per_step=[0-9.]* peak_mb=[0-9.]* gflops=[0-9.]* planned_mb=[0-9.]*'
 mkdir -p tree/devices/system/cpu tree/devices/system/node/node0 tree/devices/system/node/node1
 echo 0-3 >tree/devices/system/cpu/online
@@ -163,6 +166,32 @@ is "and says so" "$(grep -c ' winograd=on$' out)" 1
 run bench --dtype bf16 --batch 2 --steps 1 --winograd
 is "in bfloat16 they have no effect" "$status $(grep -c '^winograd: no effect' err) $(grep -c 'winograd=on' out)" \
     "0 1 0"
+run bench --batch 16 --steps 2 --parallelism --cores 3,8 --bandwidth 50 --sockets 2 --barrier 2
+gives "bench --parallelism" 0 "parallelism: model=mnist batch=16 mode=train steps=2 barrier_us=2.00"
+is "predictions for one core, those that are checked, and those asked for" \
+    "$(sed -n '/^cores /,/^check/s/^ *\([0-9]*\) .*/\1/p' out | tr '\n' ' ')" "$predicted"
+gives "the update is a row" 0 "(update)"
+gives "and so are the layers" 0 "dense_1"
+gives "it is checked on one core" 0 "check: 1 real core takes"
+if has python3; then
+run bench --batch 4 --steps 2 --parallelism --cores 4 --forward --json
+is "bench --parallelism --json" "$status $(python3 -c '
+import json, sys
+t = json.load(open("out"))
+p = t["predictions"][-1]
+parts = p["serial"] + (p["work"] - p["serial"]) / 4 + p["imbalance"] + p["barriers"] + p["memory"]
+print(t["label"], t["mode"], p["cores"], len(t["operations"]) > 5, abs(parts / p["seconds"] - 1) < 1e-6)')" \
+    "0 predicted forward 4 True True"
+else
+    tap_skip "no python3 to read JSON"
+fi
+run bench --cores 4
+refuses "cores without parallelism" 2 "--cores, --bandwidth, --sockets, --barrier and --json need --parallelism"
+run bench --parallelism --devices 2
+refuses "parallelism of devices" 2 \
+    "--parallelism excludes --devices, --replicas, --threads, --shares, --profile and --feed"
+run bench --parallelism --cores 8,4
+refuses "cores that do not increase" 2 "--cores: the numbers must increase"
 run bench --batch 4,2147483647,8 --steps 1
 is "bench continues after a batch that is too large" \
     "$status $(grep -c '^bench: ' out) $(grep -c '^mirrortrain: out of memory for a batch of 2147483647 images' err)" \

@@ -96,6 +96,9 @@ typedef struct mirt_strategy_desc {
        its push, 0: any number, unless has_max_staleness. Below the number of workers - 1 it makes workers wait. */
     int servers, max_staleness;
     bool has_max_staleness;
+    /* One device of cores: the calling thread performs the tasks of all of its `threads`, one after another, divided as
+       for that many (mirt_record_tasks). Bit-identical results */
+    bool simulate_threads;
 } mirt_strategy_desc;
 
 /* Keras: tf.distribute.MirroredStrategy(devices). `devices` as in mirt_strategy_desc; desc NULL: all

@@ -48,6 +48,35 @@ MIRT_API mirt_status mirt_trace_begin(mirt_strategy *strategy, const char *path,
 MIRT_API mirt_status mirt_trace_end(mirt_strategy *strategy);
 #endif
 
+/* What happens in a step on the first device, as far as its threads are concerned. */
+typedef enum mirt_task_kind {
+    MIRT_TASK_PHASE, /* the device enters the mirt_phase `index`, or an internal one (mirt_phase_name has a name) */
+    MIRT_TASK_LOOP,  /* a parallel loop of `index` tasks begins. Its threads claim them in ascending order, and meet at
+                        its end */
+    MIRT_TASK_DONE,  /* one thread alone: task `index` of the loop has ended */
+    MIRT_TASK_JOIN,  /* several threads: the loop has ended */
+    MIRT_TASK_OP     /* operation `index` of the program has ended */
+} mirt_task_kind;
+typedef struct mirt_task_event {
+    mirt_task_kind kind;
+    int64_t index;
+    double time;            /* monotonic seconds */
+    const char *op, *layer; /* MIRT_TASK_OP: names, as in mirt_graph_text; layer NULL: none */
+    double flops, bytes;    /* and its work: operations, and bytes of operands and results */
+} mirt_task_event;
+typedef void (*mirt_task_fn)(const mirt_task_event *event, void *user);
+
+#ifndef MIRRORTRAIN_NO_TRAIN
+/* Calls fn for each of these events, from the next step on, on the calling thread; it must not call the library. NULL
+   ends this. With mirt_strategy_desc.simulate_threads, the tasks of a step are recorded as many threads would share
+   them: `mirrortrain bench --parallelism` predicts from that how long the threads would take. MIRT_E_INVALID,
+   MIRT_E_STATE. */
+MIRT_API mirt_status mirt_record_tasks(mirt_strategy *strategy, mirt_task_fn fn, void *user);
+/* A parallel loop in which the threads of the first device have nothing to do: they start, and meet at its end. For
+   timing it. */
+MIRT_API void mirt_run_empty_loop(mirt_strategy *strategy);
+#endif
+
 /* What holds a fit up most. */
 typedef enum mirt_bottleneck {
     MIRT_BALANCED = 0,   /* nothing does: computing is what takes the time */

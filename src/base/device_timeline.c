@@ -48,6 +48,7 @@ MIRT__LIB void mirt__timeline_lap(mirt__device_timeline *timeline, int phase, do
 MIRT__LIB void mirt__timeline_mark(mirt__device_timeline *timeline, int phase, int replica, int node) {
     double now = mirt__now(); /* not const, as clang requires below */
     if (timeline->timed) mirt__timeline_lap(timeline, phase, now);
+    if (MIRT__TRAINS && timeline->recorder) mirt__task_tell(timeline->recorder, MIRT_TASK_PHASE, phase);
     const uint32_t number = __atomic_load_n(&timeline->events, __ATOMIC_RELAXED);
     mirt__timeline_event *event = &timeline->event[number % MIRT__TIMELINE_EVENTS];
     __atomic_store(&event->time, &now, __ATOMIC_RELAXED);

@@ -2,7 +2,7 @@
 #define MIRT__DEVICE_TIMELINE_H
 /* Device timelines: current phase, latest events and seconds per phase. The clock is read once per phase. */
 
-#include "base.h"
+#include "team.h"
 
 /* Internal phases, whose seconds are distributed over the public phases after each step: the fused pass of reduction
    and update; the wait after it; reading and sending the next batch while the device works. */
@@ -53,6 +53,7 @@ typedef struct mirt__device_timeline {
     int64_t slices, most_slices, left_out;
     const char *const *names;        /* names of the nodes of the running function; NULL: no slices for nodes */
     const char *sum_name;            /* name of its pass that reduces gradients and updates, or NULL */
+    const mirt__task_recorder *recorder; /* told of phases; NULL: none */
 } __attribute__((aligned(MIRT__ALIGN))) mirt__device_timeline;
 
 MIRT__LIB void mirt__timeline_reset(mirt__device_timeline *timeline);

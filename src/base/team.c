@@ -20,21 +20,15 @@ static void mirt__team_loop_run(void *arg, int member) {
     }
 }
 
-MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member),
-                              void *arg) {
-    if (tasks <= 1 || mirt__team_size(team) == 1) {
-        for (int64_t task = 0; task < tasks; task++) fn(arg, task, 0);
-        return;
-    }
-    mirt__team_loop loop = {fn, arg, tasks, 0};
-    mirt__team_run(team, mirt__team_loop_run, &loop);
-}
-
 #ifdef MIRRORTRAIN_NO_THREADS
 
 struct mirt__team {
     int size;
+    const mirt__task_recorder *recorder; /* NULL: none */
 };
+
+/* Whether there are threads besides the caller. */
+static bool mirt__team_started(const mirt__team *team) { return (void)team, false; }
 
 MIRT__LIB mirt__team *mirt__team_create(int size, int spin) {
     (void)spin;
@@ -56,8 +50,7 @@ MIRT__LIB void mirt__team_destroy(mirt__team *team) {
 }
 
 MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
-    (void)team;
-    fn(arg, 0);
+    for (int i = 0; i < mirt__team_size(team); i++) fn(arg, i);
     return true;
 }
 
@@ -113,11 +106,15 @@ struct mirt__team {
     int spin;
     bool quit;
     mirt__team_looker looker;
+    const mirt__task_recorder *recorder; /* NULL: none */
     int ended; /* atomic */
     int unfinished __attribute__((aligned(MIRT__ALIGN))); /* atomic: workers still in the job */
     int arrived __attribute__((aligned(MIRT__ALIGN)));    /* atomic: members at the barrier */
     mirt__team_member *members;
 };
+
+/* Whether there are threads besides the caller. */
+static bool mirt__team_started(const mirt__team *team) { return team && team->started > 0; }
 
 /* Condition variables whose timeouts use the monotonic clock, if the system supports it. */
 MIRT__LIB int mirt__cond_create(pthread_cond_t *cond) {
@@ -353,7 +350,10 @@ MIRT__LIB void mirt__team_destroy(mirt__team *team) {
 }
 
 MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
-    if (mirt__team_size(team) == 1) return fn(arg, 0), true;
+    if (!mirt__team_started(team)) {
+        for (int i = 0; i < mirt__team_size(team); i++) fn(arg, i);
+        return true;
+    }
     const uint32_t done = mirt__team_begin(team, fn, arg);
     fn(arg, 0);
     return mirt__gate_wait(&team->done, done, team->spin, &team->looker);
@@ -385,4 +385,60 @@ MIRT__LIB int mirt__team_ended(const mirt__team *team) {
 
 MIRT__LIB int mirt__team_size(const mirt__team *team) {
     return team ? team->size : 1;
+}
+
+/* The members claim tasks. */
+static void mirt__team_share(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member),
+                             void *arg) {
+    mirt__team_loop loop = {fn, arg, tasks, 0};
+    mirt__team_run(team, mirt__team_loop_run, &loop);
+}
+
+/* >>recording */
+
+MIRT__TRAINING_LIB void mirt__task_tell(const mirt__task_recorder *recorder, mirt_task_kind kind, int64_t index) {
+    mirt_task_event event;
+    event.kind = kind;
+    event.index = index;
+    event.time = mirt__now();
+    event.op = event.layer = NULL;
+    event.flops = event.bytes = 0;
+    recorder->fn(&event, recorder->user);
+}
+
+/* A loop that is told of: where the caller is alone, with each of its tasks. */
+MIRT__TRAINING void mirt__team_tell(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member),
+                                    void *arg) {
+    const mirt__task_recorder *recorder = team->recorder;
+    mirt__task_tell(recorder, MIRT_TASK_LOOP, tasks);
+    if (tasks > 1 && mirt__team_started(team)) {
+        mirt__team_share(team, tasks, fn, arg);
+        mirt__task_tell(recorder, MIRT_TASK_JOIN, tasks);
+        return;
+    }
+    for (int64_t task = 0; task < tasks; task++) {
+        fn(arg, task, 0);
+        mirt__task_tell(recorder, MIRT_TASK_DONE, task);
+    }
+}
+
+MIRT__TRAINING_LIB void mirt__team_record(mirt__team *team, const mirt__task_recorder *recorder) {
+    if (team) team->recorder = recorder;
+}
+
+MIRT__TRAINING_LIB mirt__team *mirt__team_simulated(int size) {
+    mirt__team *team = mirt__team_create(1, 0);
+    if (team) team->size = size;
+    return team;
+}
+
+MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member),
+                              void *arg) {
+    if (MIRT__TRAINS && team && team->recorder) {
+        mirt__team_tell(team, tasks, fn, arg);
+    } else if (tasks > 1 && mirt__team_started(team)) {
+        mirt__team_share(team, tasks, fn, arg);
+    } else {
+        for (int64_t task = 0; task < tasks; task++) fn(arg, task, 0);
+    }
 }

@@ -4,9 +4,22 @@
 
 #include "cpus.h"
 
+/* Who is told of tasks (mirt_record_tasks). */
+typedef struct mirt__task_recorder {
+    mirt_task_fn fn; /* NULL: nobody */
+    void *user;
+} mirt__task_recorder;
+/* Tells that this happened just now. */
+MIRT__TRAINING_LIB void mirt__task_tell(const mirt__task_recorder *recorder, mirt_task_kind kind, int64_t index);
+
 /* Starts size - 1 threads. A member that waits spins for mirt__spin_seconds before it sleeps, while no more than `spin`
    threads of the process are at work; 0: never. NULL with the error set. */
 MIRT__LIB mirt__team *mirt__team_create(int size, int spin);
+/* A team of no threads, whose caller does the work of all `size` members, one after another: kernels divide their work
+   as for that many. Its members must not meet at a barrier. NULL with the error set. */
+MIRT__TRAINING_LIB mirt__team *mirt__team_simulated(int size);
+/* Loops are told of from now on; NULL: they are not. */
+MIRT__TRAINING_LIB void mirt__team_record(mirt__team *team, const mirt__task_recorder *recorder);
 MIRT__LIB void mirt__team_destroy(mirt__team *team);
 /* 1 for NULL, which means only the caller. */
 MIRT__LIB int mirt__team_size(const mirt__team *team);

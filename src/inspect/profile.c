@@ -203,7 +203,7 @@ static double mirt__bytes_read(const mirt__node *node, int64_t rows) {
     return bytes;
 }
 
-static double mirt__node_bytes(const mirt__node *node, int64_t rows) {
+MIRT__LIB double mirt__node_bytes(const mirt__node *node, int64_t rows) {
     double bytes = mirt__bytes_read(node, rows);
     for (int k = 0; k < node->num_out; k++) {
         if (node->out[k]->space != MIRT__SPACE_NONE) bytes += (double)mirt__tensor_bytes(node->out[k], rows);

@@ -10,6 +10,11 @@ static void mirt__timelines_begin(mirt_function *f) {
     const bool counted = mirt__timelines_counted(f), timed = counted || f->step.clocks || s->trace;
     const double now = timed && !counted ? mirt__now() : 0;
     if (s->trace) mirt__trace_function(f);
+    if (s->recorder.fn && !f->step.look) {
+        f->step.look = mirt__tasks_node;
+        f->step.look_user = (char *)&s->recorder;
+        f->step.look_bytes = 0;
+    }
     for (int d = 0; d < s->num_devices; d++) {
         mirt__device_timeline *timeline = &s->timeline[d];
         timeline->timed = timed;
@@ -97,6 +102,7 @@ static void mirt__timelines_count(const mirt_function *f) {
 static void mirt__timelines_end(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const bool counted = mirt__timelines_counted(f), timed = s->timeline[0].timed;
+    if (f->step.look == mirt__tasks_node) f->step.look = NULL;
     for (int d = 0; d < s->num_devices; d++) s->timeline[d].timed = false;
     if (!timed) return;
     mirt__timelines_deal(f);

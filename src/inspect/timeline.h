@@ -62,6 +62,13 @@ MIRT__LIB void mirt__trace_function(const mirt_function *function);
 /* Before a step: the function has clocks when its model is profiled, otherwise none. */
 MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *function);
 
+/* Bytes that a node reads and writes. */
+MIRT__LIB double mirt__node_bytes(const mirt__node *node, int64_t rows);
+
+/* --- tasks.c --- */
+/* As what a step tells of every node while tasks are recorded; user: the strategy's recorder. */
+MIRT__LIB void mirt__tasks_node(void *user, const mirt__call *call, int node);
+
 /* --- verdict.c --- */
 /* Fills the bottleneck, and what belongs to it, of the numbers above. */
 MIRT__LIB void mirt__verdict(mirt_timing *timing);

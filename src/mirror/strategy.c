@@ -159,8 +159,13 @@ static void mirt__pin_team(mirt__team *team, const mirt__cpus *socket, bool lead
 }
 
 /* `limit`: the time of so many cores is there for the threads. */
-static mirt_status mirt__start_threads(mirt_strategy *s, double limit) {
+static mirt_status mirt__start_threads(mirt_strategy *s, double limit, bool simulated) {
     const int spin = (double)s->num_devices * s->threads <= limit ? (int)limit : 0;
+    if (MIRT__TRAINS && simulated) {
+        if (s->num_devices > 1 || s->backend != mirt__cores_backend())
+            return mirt__fail(MIRT_E_INVALID, "simulate_threads is for one device of cores");
+        return (s->device[0].team = mirt__team_simulated(s->threads)) ? MIRT_OK : mirt_last_status();
+    }
     if (s->num_devices > 1 && !(s->leaders = mirt__team_create(s->num_devices, spin))) return mirt_last_status();
     if (s->socket) mirt__pin_team(s->leaders, s->socket, true);
     for (int d = 0; d < s->num_devices && s->threads > 1; d++) {
@@ -341,7 +346,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
         s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
     }
     if (mirt__check_strategy(s) != MIRT_OK || mirt__watch_create(s, desc->timeout_seconds) != MIRT_OK ||
-        mirt__start_threads(s, machine.limit) != MIRT_OK)
+        mirt__start_threads(s, machine.limit, desc->simulate_threads) != MIRT_OK)
         return mirt_last_status();
     const size_t timelines = (size_t)s->num_devices * sizeof *s->timeline;
     mirt__device_timeline *timeline = (mirt__device_timeline *)mirt__aligned_alloc(timelines);
@@ -353,7 +358,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     if (mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
     if (mirt__check_parts(s, s->num_replicas) != MIRT_OK) return mirt_last_status();
     mirt__introduce(s, &found, about, joined);
-    if (s->able.in_place)
+    if (s->able.in_place && !desc->simulate_threads)
         mirt__introduce_cores(s, found.named || desc->threads || s->socket, machine.count, machine.fast);
     return MIRT_OK;
 }

@@ -123,6 +123,7 @@ struct mirt_strategy {
     double timed_since, timed_wall; /* since when it does, and seconds before that */
     int64_t timed_steps;
     const struct mirt__observer *observer; /* of steps; NULL: nothing was ever measured */
+    mirt__task_recorder recorder;   /* of the first device's tasks */
     struct mirt__trace *trace;      /* NULL: none is being made */
     void (*drop_trace)(mirt_strategy *strategy); /* ends it without a file */
     uint64_t traces;                /* begun so far */
