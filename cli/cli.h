@@ -67,7 +67,7 @@ typedef struct options {
     batches core_counts;    /* of bench --parallelism; none: powers of two up to 64 */
     float bandwidth, barrier; /* GB/s of a socket, microseconds; 0: as measured here */
     int64_t sockets;        /* that the largest of these numbers has; 0: one */
-    bool parallelism, json;
+    bool parallelism, json, check;
     bool simulate;          /* set by the program: mirt_strategy_desc.simulate_threads */
     uint64_t memory; /* of summary: bytes per device; 0: all free memory */
     const char *run; /* the directory of a run, and what to write there */

@@ -167,7 +167,7 @@ const flag flags[] = {
      "time each operation and compare it with the machine's peak (bench: in separate steps)"},
     {"parallelism", NULL, FLAG_SWITCH, 0, AT(parallelism), CMD_BENCH,
      "predict a step on more cores from the times of its tasks on one: for each operation its tasks, the largest one's "
-     "share and its barriers, and what is not divided; checked on 1 and 2 real cores"},
+     "share and its barriers, and what is not divided"},
     {"cores", "N[,N...]", FLAG_BATCHES, MAX_THREADS, AT(core_counts), CMD_BENCH,
      "with --parallelism: numbers of cores, ascending; default 1,2,4,8,16,32,64"},
     {"bandwidth", "GB/S", FLAG_NUMBER, 0, AT(bandwidth), CMD_BENCH,
@@ -176,6 +176,8 @@ const flag flags[] = {
      "with --parallelism: sockets that the largest number of cores is on; fewer cores are on fewer; default 1"},
     {"barrier", "MICROSECONDS", FLAG_NUMBER, 0, AT(barrier), CMD_BENCH,
      "with --parallelism: what starting and ending a parallel loop costs; default as measured here"},
+    {"check", NULL, FLAG_SWITCH, 0, AT(check), CMD_BENCH,
+     "with --parallelism: compare with steps on 1, 2, 4, 8 and 16 cores, as far as the machine has them"},
     {"json", NULL, FLAG_SWITCH, 0, AT(json), CMD_BENCH, "with --parallelism: print all numbers, as JSON"},
     {"memory", "SIZE", FLAG_BYTES, 0, AT(memory), CMD_SUMMARY,
      "memory of a device, such as 800M or 8G, to find the largest batch that fits; default the free memory"},

@@ -154,17 +154,19 @@ bool end_step(recording *r) {
     return true;
 }
 
+int quartile_of(int count) { return count > 0 ? (count - 1) / 4 : 0; }
+
 bool sum_up(recording *r) {
     double order[MAX_RECORDINGS];
     const size_t bytes = (size_t)r->plan.times * sizeof(double);
-    r->typical = (double *)malloc(bytes);
-    r->least = (double *)malloc(bytes);
-    if (!r->typical || !r->least || !r->steps) return false;
+    r->quartile = (double *)malloc(bytes);
+    r->median = (double *)malloc(bytes);
+    if (!r->quartile || !r->median || !r->steps) return false;
     for (int64_t i = 0; i < r->plan.times; i++) {
         for (int k = 0; k < r->steps; k++) order[k] = r->step[k][i];
         qsort(order, (size_t)r->steps, sizeof *order, by_size);
-        r->typical[i] = (order[(r->steps - 1) / 2] + order[r->steps / 2]) / 2;
-        r->least[i] = order[0];
+        r->quartile[i] = order[quartile_of(r->steps)];
+        r->median[i] = (order[(r->steps - 1) / 2] + order[r->steps / 2]) / 2;
     }
     return true;
 }
@@ -178,8 +180,8 @@ void free_recording(recording *r) {
     forget_steps(r);
     free_schedule(&r->plan);
     free_schedule(&r->now);
-    free(r->typical);
-    free(r->least);
+    free(r->quartile);
+    free(r->median);
     free(r->seconds);
     memset(r, 0, sizeof *r);
 }

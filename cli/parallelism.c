@@ -5,36 +5,32 @@
 #include <string.h>
 
 enum { WARM_UP = 2, LEAST_STEPS = 5, DEFAULT_SECONDS = 3 };
-
-/* What this machine does, with so many threads of its own. */
-typedef struct reality {
-    double step; /* seconds, the median */
-    double barrier, stream; /* seconds; bytes per second */
-} reality;
+enum { USUAL_CORES = 64, MAX_CHECKED = 16, MAX_COUNTS = MAX_BATCHES + 5 };
 
 /* A number of cores. */
 typedef struct prediction {
     machine m;
-    bool real;         /* this machine has as many cores: it took `measured` seconds, and by its own numbers */
-    double measured, checked; /* it would have taken `checked` */
+    bool real;         /* it is checked: */
+    double measured, checked; /* seconds: the lower quartile, and as predicted for this machine */
     recording steps;
-    replayed all, *row; /* by the medians of tasks' times */
-    double least;       /* seconds, by the least times of tasks */
+    replayed all, *row; /* by the lower quartiles of tasks' times: programs that interrupt tasks do no harm */
+    double median;      /* seconds by their medians */
 } prediction;
 
 typedef struct study {
     const options *o;
     int64_t batch;
     int count;
-    prediction at[MAX_BATCHES + 2];
+    prediction at[MAX_COUNTS];
     double barrier, stream, bandwidth; /* stream: of one core; bandwidth: of all of this machine's */
     int cores;                         /* that it has */
     double error;                      /* the largest of checks, as a share */
 } study;
 
 bool parallelism_fits(const options *o) {
-    const bool others = o->core_counts.count || o->bandwidth > 0 || o->sockets || o->barrier > 0 || o->json;
-    if (!o->parallelism && others) complain("--cores, --bandwidth, --sockets, --barrier and --json need --parallelism");
+    const bool others = o->core_counts.count || o->bandwidth > 0 || o->sockets || o->barrier > 0 || o->json || o->check;
+    if (!o->parallelism && others)
+        complain("--cores, --bandwidth, --sockets, --barrier, --check and --json need --parallelism");
     else if (o->parallelism && (o->devices || o->replicas || o->threads || o->shares || o->profile || o->feed))
         complain("--parallelism excludes --devices, --replicas, --threads, --shares, --profile and --feed");
     else if (o->parallelism && works_together()) complain("--parallelism is for one process");
@@ -56,21 +52,6 @@ static bool has_enough(const options *o, int done, double seconds) {
     if (done == MAX_RECORDINGS) return true;
     if (o->steps) return done >= o->steps;
     return done >= LEAST_STEPS && seconds >= (o->seconds ? (double)o->seconds : DEFAULT_SECONDS);
-}
-
-/* Bytes per second, as a profile of the model's steps measures them; the steps are for warming up as well. 0: a step
-   failed. */
-static double measure_stream(job *j) {
-    double rate = 0;
-    if (mirt_profile_begin(j->model) != MIRT_OK) return 0;
-    for (int i = 0; i < WARM_UP; i++) {
-        if (run_step(j) != MIRT_OK) return 0;
-    }
-    const char *text = mirt_profile_text(j->model), *end = text ? strstr(text, " GB/s\n") : NULL;
-    while (end && end > text && end[-1] != ' ') end--;
-    if (end) rate = strtod(end, NULL) * 1e9;
-    mirt_profile_end(j->model);
-    return rate;
 }
 
 /* Seconds of a loop without work, the median. */
@@ -97,16 +78,39 @@ static void describe_update(const job *j, schedule *s) {
     }
 }
 
+/* Bytes per second of memory, as a profile measures them. 0: a step failed. */
+static double measure_stream(job *j) {
+    double rate = 0;
+    if (mirt_profile_begin(j->model) != MIRT_OK || run_step(j) != MIRT_OK) return 0;
+    const char *text = mirt_profile_text(j->model), *end = text ? strstr(text, " GB/s\n") : NULL;
+    while (end && end > text && end[-1] != ' ') end--;
+    if (end) rate = strtod(end, NULL) * 1e9;
+    return rate;
+}
+
+/* What `threads` threads of this machine do; a single image is enough for that. Returns an exit status. */
+static int measure_machine(const study *s, int threads, double *stream, double *barrier) {
+    options o = *s->o;
+    job j;
+    o.threads = threads;
+    int status = begin_job(&j, &o, 1);
+    if (status == EXIT_OK && !((*stream = measure_stream(&j)) > 0)) status = complain_of_step(&j);
+    if (status == EXIT_OK) *barrier = measure_barrier(j.strategy);
+    end_job(&j);
+    return status;
+}
+
 /* Real threads; returns an exit status. */
-static int measure_real(const study *s, int threads, reality *out) {
+static int measure_step(const study *s, prediction *p) {
     options o = *s->o;
     job j;
     double times[MAX_RECORDINGS];
     int count = 0;
-    o.threads = threads;
+    o.threads = p->m.cores;
     int status = begin_job(&j, &o, s->batch);
-    if (status == EXIT_OK && !((out->stream = measure_stream(&j)) > 0)) status = complain_of_step(&j);
-    if (status == EXIT_OK) out->barrier = measure_barrier(j.strategy);
+    for (int i = 0; i < WARM_UP && status == EXIT_OK; i++) {
+        if (run_step(&j) != MIRT_OK) status = complain_of_step(&j);
+    }
     for (const double begin = seconds_now(); status == EXIT_OK && !has_enough(&o, count, seconds_now() - begin);) {
         const double start = seconds_now();
         if (run_step(&j) != MIRT_OK) status = complain_of_step(&j);
@@ -114,7 +118,7 @@ static int measure_real(const study *s, int threads, reality *out) {
     }
     end_job(&j);
     qsort(times, (size_t)count, sizeof *times, by_size);
-    if (count) out->step = (times[(count - 1) / 2] + times[count / 2]) / 2;
+    if (count) p->measured = times[quartile_of(count)];
     return status;
 }
 
@@ -142,19 +146,20 @@ static int record(const study *s, int cores, recording *r) {
 
 /* >>predicting */
 
+/* One core is what speed-ups are compared with. Checks are on powers of two. */
 static void choose_cores(study *s) {
     const batches *list = &s->o->core_counts;
-    static const int usual[] = {1, 2, 4, 8, 16, 32, 64};
-    int64_t counts[MAX_BATCHES + 2] = {1, 2};
-    const int count = list->count ? list->count : (int)(sizeof usual / sizeof *usual);
-    s->count = s->cores > 1 ? 2 : 1; /* these are checked */
-    for (int i = 0; i < count; i++) {
-        const int64_t cores = list->count ? list->rows[i] : usual[i];
+    int64_t counts[MAX_COUNTS] = {1}, checks = s->o->check ? 2 : MAX_CHECKED + 1;
+    s->count = 1;
+    for (int i = 0; list->count ? i < list->count : counts[s->count - 1] < USUAL_CORES; i++) {
+        const int64_t cores = list->count ? list->rows[i] : (int64_t)2 << i;
+        for (; checks <= MAX_CHECKED && checks <= s->cores && checks < cores; checks *= 2)
+            if (checks > counts[s->count - 1]) counts[s->count++] = checks;
         if (cores > counts[s->count - 1]) counts[s->count++] = cores;
     }
     for (int i = 0; i < s->count; i++) {
         s->at[i].m.cores = (int)counts[i];
-        s->at[i].real = counts[i] <= s->cores && counts[i] <= 16;
+        s->at[i].real = s->o->check && counts[i] <= s->cores && counts[i] <= MAX_CHECKED;
     }
 }
 
@@ -171,7 +176,7 @@ static bool check(study *s, prediction *p) {
     replayed all;
     m.barrier = s->barrier;
     m.bandwidth = s->bandwidth;
-    if (!replay(&p->steps.plan, p->steps.typical, &m, p->row, &all)) return false;
+    if (!replay(&p->steps.plan, p->steps.quartile, &m, p->row, &all)) return false;
     p->checked = all.seconds;
     const double error = all.seconds / p->measured - 1;
     if (error > s->error || -error > s->error) s->error = error > 0 ? error : -error;
@@ -179,22 +184,22 @@ static bool check(study *s, prediction *p) {
 }
 
 static bool predict(study *s, prediction *p) {
-    replayed least;
+    replayed median;
     p->row = (replayed *)calloc((size_t)p->steps.plan.rows, sizeof *p->row);
     p->m.stream = s->stream;
     if (!p->row || (p->real && !check(s, p))) return false;
     p->m.barrier = s->o->barrier > 0 ? (double)s->o->barrier * 1e-6 : s->barrier;
     p->m.bandwidth = bandwidth_of(s, p->m.cores);
-    if (!replay(&p->steps.plan, p->steps.least, &p->m, p->row, &least)) return false;
-    p->least = least.seconds;
-    return replay(&p->steps.plan, p->steps.typical, &p->m, p->row, &p->all);
+    if (!replay(&p->steps.plan, p->steps.median, &p->m, p->row, &median)) return false;
+    p->median = median.seconds;
+    return replay(&p->steps.plan, p->steps.quartile, &p->m, p->row, &p->all);
 }
 
 /* >>results */
 
-/* As a share: half the spread of recordings, or the error of the checks. */
+/* As a share: how far recordings are apart, or the error of the checks. */
 static double band_of(const study *s, const prediction *p) {
-    const double spread = p->all.seconds > 0 ? (p->all.seconds - p->least) / p->all.seconds : 0;
+    const double spread = p->all.seconds > 0 ? (p->median - p->all.seconds) / p->all.seconds : 0;
     return spread > s->error ? spread : s->error;
 }
 
@@ -391,18 +396,12 @@ static bool print_json(const study *s) {
 
 /* Returns an exit status. */
 static int measure_all(study *s) {
-    int status = EXIT_OK;
+    double none;
+    int status = measure_machine(s, 1, &s->stream, &none);
+    if (status == EXIT_OK) status = measure_machine(s, s->cores, &s->bandwidth, &s->barrier);
     for (int i = 0; i < s->count && status == EXIT_OK; i++) {
-        prediction *p = &s->at[i];
-        reality r;
-        memset(&r, 0, sizeof r);
-        if (p->real) status = measure_real(s, p->m.cores, &r);
-        if (status == EXIT_OK) status = record(s, p->m.cores, &p->steps);
-        if (!p->real) continue;
-        p->measured = r.step;
-        s->barrier = r.barrier;
-        s->bandwidth = r.stream;
-        if (i == 0) s->stream = r.stream;
+        if (s->at[i].real) status = measure_step(s, &s->at[i]);
+        if (status == EXIT_OK) status = record(s, s->at[i].m.cores, &s->at[i].steps);
     }
     return status;
 }

@@ -85,7 +85,7 @@ typedef struct recording {
     schedule plan;
     double *step[MAX_RECORDINGS]; /* seconds, as the schedule has places for them */
     int steps;
-    double *typical, *least;      /* of each place: the median, and the least */
+    double *quartile, *median;    /* of each place; the first is the lower quartile */
     schedule now;                 /* of the step under way, */
     double *seconds;              /* and its times */
     int64_t room, first;          /* first: the piece where the row under way begins */
@@ -98,8 +98,10 @@ void record_step(recording *r);
 bool end_step(recording *r);
 /* The callback for mirt_record_tasks; user: the recording. */
 void record_event(const mirt_task_event *event, void *user);
-/* Fills `typical` and `least`; false: out of memory. */
+/* Fills `quartile` and `median`; false: out of memory. */
 bool sum_up(recording *r);
+/* The index of the lower quartile of so many sorted numbers. */
+int quartile_of(int count);
 void free_recording(recording *r);
 
 /* --- parallelism.c --- */

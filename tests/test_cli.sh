@@ -83,7 +83,7 @@ for command in devices fit evaluate predict verify augment summary graph bench; 
 done
 run bench --help
 for flag in model batch devices threads replicas forward profile steps seconds parallelism cores bandwidth sockets \
-    barrier json; do
+    barrier check json; do
     is "bench --help names --$flag" "$(grep -c -- "^  --$flag " out)" 1
 done
 run fit --help
@@ -166,7 +166,7 @@ is "and says so" "$(grep -c ' winograd=on$' out)" 1
 run bench --dtype bf16 --batch 2 --steps 1 --winograd
 is "in bfloat16 they have no effect" "$status $(grep -c '^winograd: no effect' err) $(grep -c 'winograd=on' out)" \
     "0 1 0"
-run bench --batch 16 --steps 2 --parallelism --cores 3,8 --bandwidth 50 --sockets 2 --barrier 2
+run bench --batch 16 --steps 2 --parallelism --cores 3,8 --bandwidth 50 --sockets 2 --barrier 2 --check
 gives "bench --parallelism" 0 "parallelism: model=mnist batch=16 mode=train steps=2 barrier_us=2.00"
 is "predictions for one core, those that are checked, and those asked for" \
     "$(sed -n '/^cores /,/^check/s/^ *\([0-9]*\) .*/\1/p' out | tr '\n' ' ')" "$predicted"
@@ -186,7 +186,8 @@ else
     tap_skip "no python3 to read JSON"
 fi
 run bench --cores 4
-refuses "cores without parallelism" 2 "--cores, --bandwidth, --sockets, --barrier and --json need --parallelism"
+refuses "cores without parallelism" 2 \
+    "--cores, --bandwidth, --sockets, --barrier, --check and --json need --parallelism"
 run bench --parallelism --devices 2
 refuses "parallelism of devices" 2 \
     "--parallelism excludes --devices, --replicas, --threads, --shares, --profile and --feed"

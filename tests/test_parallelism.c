@@ -176,7 +176,7 @@ static void test_recorder(void) {
     good = told_step(&r, 4);
     ok(good && r.steps == 1, "steps before one that is divided otherwise are forgotten");
     good = sum_up(&r);
-    ok(good && r.typical[0] == r.least[0], "of one step the median is the least");
+    ok(good && r.quartile[0] == r.median[0], "of one step the quartile is the median");
     free_recording(&r);
 
     ZEROED(recording, many);
@@ -187,7 +187,7 @@ static void test_recorder(void) {
         *many.step[many.steps++] = times[i];
     }
     good = sum_up(&many);
-    ok(good && many.typical[0] == 3 && many.least[0] == 1, "of five: the median and the least");
+    ok(good && many.quartile[0] == 2 && many.median[0] == 3, "of five: the lower quartile and the median");
     free_recording(&many);
 }
 
@@ -254,7 +254,7 @@ static void test_update(void) {
     const machine like = {16, 0, 0, 0};
     replayed all, row[40];
     bool good = m && mirt_record_tasks(s, record_event, &r) == MIRT_OK && share_recorded(m, &r, 32) > 0;
-    good = good && sum_up(&r) && r.plan.rows <= 40 && replay(&r.plan, r.least, &like, row, &all);
+    good = good && sum_up(&r) && r.plan.rows <= 40 && replay(&r.plan, r.median, &like, row, &all);
     int64_t tasks = 0;
     for (int64_t i = 0; good && i < r.plan.rows; i++) {
         if (strcmp(r.plan.row[i].op, "(update)") != 0) continue;
@@ -289,7 +289,7 @@ static void test_steps(int threads) {
        running(f));
     const machine like = {threads, 0, 0, 0};
     replayed all, *row = (replayed *)calloc((size_t)r.plan.rows, sizeof *row);
-    const bool good = sum_up(&r) && replay(&r.plan, r.typical, &like, row, &all);
+    const bool good = sum_up(&r) && replay(&r.plan, r.quartile, &like, row, &all);
     ok(good && all.seconds > 0 && all.seconds <= all.work * (1 + 1e-9),
        "the prediction is no longer than one core takes");
     free(row);
