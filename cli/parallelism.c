@@ -353,43 +353,51 @@ static void json_row(const schedule_row *row, const replayed *r) {
     printf("}");
 }
 
-static void json_prediction(const study *s, const prediction *p) {
+static void json_serial(const prediction *p) {
+    serial_part part[SERIAL_PARTS];
+    const int count = serial_parts(p, part);
+    printf("\"serial_parts\":[");
+    for (int i = 0; i < count; i++)
+        printf("%s{\"name\":\"%s\",\"seconds\":%.9g}", i ? "," : "", part[i].name, part[i].seconds);
+    printf("]");
+}
+
+/* False: out of memory. */
+static bool json_prediction(const study *s, const prediction *p) {
+    int64_t *order = slowest_first(p);
+    if (!order) return false;
     printf("{\"cores\":%d,\"band\":%.6g,\"speedup\":%.6g,\"linear\":%d,\"bandwidth_bound\":%.6g,\"of_bound\":%.6g,"
            "\"bandwidth\":%.9g,\"barrier\":%.9g,\"more_work\":%.9g,",
            p->m.cores, band_of(s, p), speedup_of(s, p), p->m.cores, bandwidth_speedup(&p->all, one_core(s), &p->m),
            speedup_of(s, p) / bound_of(s, p), p->m.bandwidth, p->m.barrier, extra_of(s, p));
     if (p->real) printf("\"measured\":%.9g,\"checked\":%.9g,", p->measured, p->checked);
     json_replayed(&p->all);
-    printf("}");
+    printf(",");
+    json_serial(p);
+    printf(",\"operations\":[");
+    for (int64_t i = 0; i < p->steps.plan.rows; i++) {
+        if (i) printf(",\n");
+        json_row(&p->steps.plan.row[order[i]], &p->row[order[i]]);
+    }
+    printf("]}");
+    free(order);
+    return true;
 }
 
 static bool print_json(const study *s) {
-    const prediction *most = &s->at[s->count - 1];
-    serial_part part[SERIAL_PARTS];
-    int64_t *order = slowest_first(most);
-    if (!order) return false;
+    bool good = true;
     printf("{\"label\":\"predicted\",\"model\":");
     print_json_text(stdout, s->o->model);
     printf(",\"batch\":%lld,\"mode\":\"%s\",\"steps\":%d,\"machine\":{\"cores\":%d,\"core_bandwidth\":%.9g,"
            "\"bandwidth\":%.9g,\"barrier\":%.9g},\"error\":%.6g,\"predictions\":[",
-           (long long)s->batch, s->o->forward ? "forward" : "train", most->steps.steps, s->cores, s->stream,
+           (long long)s->batch, s->o->forward ? "forward" : "train", s->at[0].steps.steps, s->cores, s->stream,
            s->bandwidth, s->barrier, s->error);
-    for (int i = 0; i < s->count; i++) {
-        if (i) printf(",");
-        json_prediction(s, &s->at[i]);
-    }
-    printf("],\"serial\":[");
-    const int count = serial_parts(most, part);
-    for (int i = 0; i < count; i++)
-        printf("%s{\"name\":\"%s\",\"seconds\":%.9g}", i ? "," : "", part[i].name, part[i].seconds);
-    printf("],\"operations\":[");
-    for (int64_t i = 0; i < most->steps.plan.rows; i++) {
+    for (int i = 0; i < s->count && good; i++) {
         if (i) printf(",\n");
-        json_row(&most->steps.plan.row[order[i]], &most->row[order[i]]);
+        good = json_prediction(s, &s->at[i]);
     }
     printf("]}\n");
-    free(order);
-    return true;
+    return good;
 }
 
 /* >>the command */

@@ -180,7 +180,7 @@ import json, sys
 t = json.load(open("out"))
 p = t["predictions"][-1]
 parts = p["serial"] + (p["work"] - p["serial"]) / 4 + p["imbalance"] + p["barriers"] + p["memory"]
-print(t["label"], t["mode"], p["cores"], len(t["operations"]) > 5, abs(parts / p["seconds"] - 1) < 1e-6)')" \
+print(t["label"], t["mode"], p["cores"], len(p["operations"]) > 5, abs(parts / p["seconds"] - 1) < 1e-6)')" \
     "0 predicted forward 4 True True"
 else
     tap_skip "no python3 to read JSON"
