@@ -13487,17 +13487,22 @@ MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *e, const mirt__chu
     }
 }
 
+/* Columns or numbers of a task: at most `most`, and not below `least` so that each of the team has a task. */
+static int64_t mirt__source_each(mirt__team *team, int64_t count, int64_t most, int64_t least) {
+    while (most > least && mirt__parts(count, most) < mirt__team_size(team)) most /= 2;
+    return most;
+}
+
 typedef struct mirt__source_job {
     const mirt__epilogue *epilogue;
     const mirt__chunk_sums *sums;
-    int64_t columns;
+    int64_t columns, each;
 } mirt__source_job;
 static void mirt__source_sums_task(void *arg, int64_t task, int member) {
     const mirt__source_job *job = (const mirt__source_job *)arg;
-    const int64_t begin = task * MIRT__SOURCE_COLUMNS, left = job->columns - begin;
+    const int64_t begin = task * job->each, left = job->columns - begin;
     (void)member;
-    mirt__column_sums_finish(job->epilogue, job->sums, begin,
-                             begin + mirt__min(left, MIRT__SOURCE_COLUMNS));
+    mirt__column_sums_finish(job->epilogue, job->sums, begin, begin + mirt__min(left, job->each));
 }
 MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const mirt__chunk_sums *sums,
                                      int64_t columns) {
@@ -13505,7 +13510,8 @@ MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epi
     job.epilogue = epilogue;
     job.sums = sums;
     job.columns = columns;
-    mirt__team_for(team, mirt__parts(columns, MIRT__SOURCE_COLUMNS), mirt__source_sums_task, &job);
+    job.each = mirt__source_each(team, columns, MIRT__SOURCE_COLUMNS, 8);
+    mirt__team_for(team, mirt__parts(columns, job.each), mirt__source_sums_task, &job);
 }
 
 MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const float *part,
@@ -13521,26 +13527,24 @@ MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *ep
 }
 #undef MIRT__SOURCE_COLUMNS
 
-#define MIRT__PARTIAL_RANGE 4096
 typedef struct mirt__partial_sums {
     float *part;
-    int64_t parts, floats;
+    int64_t parts, floats, each;
 } mirt__partial_sums;
 MIRT__TRAINING void mirt__partial_sums_task(void *arg, int64_t task, int member) {
     const mirt__partial_sums *sums = (const mirt__partial_sums *)arg;
-    const int64_t begin = task * MIRT__PARTIAL_RANGE;
+    const int64_t begin = task * sums->each;
     (void)member;
-    mirt__tree(sums->part + begin, sums->parts, sums->floats, mirt__min(sums->floats - begin, MIRT__PARTIAL_RANGE));
+    mirt__tree(sums->part + begin, sums->parts, sums->floats, mirt__min(sums->floats - begin, sums->each));
 }
 MIRT__TRAINING_LIB void mirt__partial_sums_run(mirt__team *team, const mirt__conv *s, float *part, int64_t parts,
                                                float *dkernel, float *db) {
     const int64_t floats = mirt__conv_partial_floats(s), kernel = floats - s->co;
-    mirt__partial_sums sums = {part, parts, floats};
-    mirt__team_for(team, mirt__parts(floats, MIRT__PARTIAL_RANGE), mirt__partial_sums_task, &sums);
+    mirt__partial_sums sums = {part, parts, floats, mirt__source_each(team, floats, 4096, 64)};
+    mirt__team_for(team, mirt__parts(floats, sums.each), mirt__partial_sums_task, &sums);
     memcpy(dkernel, part, (size_t)kernel * sizeof(float));
     if (db) memcpy(db, part + kernel, (size_t)s->co * sizeof(float));
 }
-#undef MIRT__PARTIAL_RANGE
 
 /* Ends kernels or their drivers. */
 MIRT__KERNELS_END
