@@ -16,6 +16,7 @@ struct mirt__grad_job {
     float *sums, *db_sums;          /* of the first chunk; db: NULL if there is none */
     int64_t channel_parts, column_parts; /* blocks of a group */
     int64_t channels, columns;           /* in one */
+    int64_t sum_rows;                    /* of dkernel whose chunks a task adds up */
     mirt__both_view both;                /* of a gradient that is computed along with dx; x_tile is then complete */
 };
 
@@ -166,8 +167,8 @@ static void mirt__grad_tree(const mirt__grad_job *job, int64_t lo, int64_t hi, i
 static void mirt__grad_rows_task(void *arg, int64_t task, int member) {
     const mirt__grad_job *job = (const mirt__grad_job *)arg;
     const mirt__conv_grad_view *g = &job->g;
-    const int64_t each = MIRT__GRAD_RANGE / g->row + 1, most = g->k + (job->db_sums ? 1 : 0), groups = g->v.s.groups;
-    const int64_t first = task * each, rows = mirt__min(most - first, each);
+    const int64_t most = g->k + (job->db_sums ? 1 : 0), groups = g->v.s.groups;
+    const int64_t first = task * job->sum_rows, rows = mirt__min(most - first, job->sum_rows);
     (void)member;
     mirt__grad_tree(job, 0, g->chunks, first * g->row, rows * g->row);
     for (int64_t row = first; row < first + rows; row++) {
@@ -179,25 +180,52 @@ static void mirt__grad_rows_task(void *arg, int64_t task, int member) {
 }
 
 static void mirt__grad_rows(mirt__grad_job *job) {
-    const int64_t each = MIRT__GRAD_RANGE / job->g.row + 1, rows = job->g.k + (job->db_sums ? 1 : 0);
-    mirt__team_for(job->where->team, mirt__parts(rows, each), mirt__grad_rows_task, job);
+    const int64_t rows = job->g.k + (job->db_sums ? 1 : 0), threads = mirt__team_size(job->where->team);
+    job->sum_rows = MIRT__GRAD_RANGE / job->g.row + 1;
+    while (mirt__parts(rows, job->sum_rows) < threads && job->sum_rows > mirt__parts(MIRT__GRAD_RANGE / 16, job->g.row))
+        job->sum_rows = mirt__parts(job->sum_rows, 2);
+    mirt__team_for(job->where->team, mirt__parts(rows, job->sum_rows), mirt__grad_rows_task, job);
 }
 
-/* Smaller blocks if there are too few for the team. */
+/* About so many blocks, of sizes that suit the tiles. */
+static void mirt__grad_cut(mirt__grad_job *job, int64_t channel_parts, int64_t column_parts) {
+    const int64_t k = job->g.v.k, n = job->g.v.n;
+    job->channels = mirt__min(mirt__parts(mirt__parts(k, channel_parts), 12) * 12, job->g.channels);
+    job->columns = mirt__min(mirt__parts(mirt__parts(n, column_parts), MIRT__PANEL) * MIRT__PANEL, job->g.columns);
+    job->channel_parts = mirt__parts(k, job->channels);
+    job->column_parts = mirt__parts(n, job->columns);
+}
+
+/* An element of a block's x and dy that is read takes as long as so many multiply-adds. */
+#define MIRT__GRAD_READ 32
+/* How long the team takes, in multiply-adds for each pixel: it works in rounds of a task each. */
+static int64_t mirt__grad_cost(const mirt__grad_job *job, int64_t threads) {
+    const mirt__conv *s = &job->g.v.s;
+    const int64_t tasks = job->g.chunks * s->groups * job->channel_parts * job->column_parts;
+    return mirt__parts(tasks, threads) * ((int64_t)s->kh * s->kw * job->channels * job->columns +
+                                          MIRT__GRAD_READ * (job->channels + job->columns));
+}
+#undef MIRT__GRAD_READ
+
+/* Smaller blocks where the team is done earlier with them, though each reads its part of x and dy. */
 static void mirt__grad_parts(mirt__grad_job *job) {
+    enum { ROUNDS = 4 };
     const mirt__conv_grad_view *g = &job->g;
-    const int64_t threads = mirt__team_size(job->where->team), wanted = threads > 1 ? 3 * threads : 1;
-    job->channels = g->channels;
-    job->columns = g->columns;
-    for (;;) {
-        job->channel_parts = mirt__parts(g->v.k, job->channels);
-        job->column_parts = mirt__parts(g->v.n, job->columns);
-        if (g->chunks * g->v.s.groups * job->channel_parts * job->column_parts >= wanted) return;
-        if (job->columns > MIRT__PANEL && job->columns >= job->channels)
-            job->columns = mirt__parts(job->columns / 2, MIRT__PANEL) * MIRT__PANEL;
-        else if (job->channels > 24) job->channels = (job->channels / 2 + 11) / 12 * 12;
-        else return;
+    const int64_t threads = mirt__team_size(job->where->team), shares = g->chunks * g->v.s.groups;
+    mirt__grad_cut(job, 1, 1);
+    const int64_t channel_parts = job->channel_parts, most = mirt__parts(g->v.n, MIRT__PANEL);
+    int64_t best_channels = channel_parts, best_columns = job->column_parts, least = mirt__grad_cost(job, threads);
+    for (int64_t columns = best_columns; threads > 1 && columns <= most; columns++) {
+        for (int64_t rounds = 1; rounds <= ROUNDS; rounds++) {
+            mirt__grad_cut(job, mirt__max(rounds * threads / (shares * columns), channel_parts), columns);
+            const int64_t cost = mirt__grad_cost(job, threads);
+            if (cost >= least) continue;
+            least = cost;
+            best_channels = job->channel_parts;
+            best_columns = job->column_parts;
+        }
     }
+    mirt__grad_cut(job, best_channels, best_columns);
 }
 
 static mirt__input_tile mirt__grad_tiles(const mirt__grad_job *job, const mirt__source *source, int64_t h, int64_t w,
