@@ -59,8 +59,15 @@ MIRT__LIB mirt__input_tile mirt__input_tile_of(const mirt__simd *simd, const mir
 
 MIRT__LIB int64_t mirt__sweep_splits(const mirt__where *where, int64_t blocks, int64_t panels, int64_t each) {
     const int64_t threads = mirt__team_size(where->team), wanted = each * threads,
-                  splits = threads > 1 && blocks < wanted ? mirt__parts(wanted, blocks) : 1;
-    return mirt__min(splits, panels);
+                  first = mirt__min(threads > 1 && blocks < wanted ? mirt__parts(wanted, blocks) : 1, panels);
+    int64_t splits = first, least = INT64_MAX;
+    /* The team works in rounds of a task each, whose reading takes as long as half a panel. */
+    for (int64_t i = first; i <= panels && threads > 1 && i < first + 8; i++) {
+        const int64_t cost = mirt__parts(blocks * i, threads) * (1 + 2 * mirt__parts(panels, i));
+        if (cost < least) splits = i;
+        least = mirt__min(least, cost);
+    }
+    return splits;
 }
 
 MIRT__LIB void mirt__input_tile_rows(const mirt__input_tile *s, int64_t image, int64_t row, int64_t rows, float *to) {
