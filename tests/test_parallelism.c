@@ -298,6 +298,45 @@ static void test_steps(int threads) {
     mirt_strategy_destroy(real);
 }
 
+/* The weights of a small MobileNetV2, or ResNet18, after two steps with so many threads. */
+static bool trained(int threads, bool residual, char digest[MIRT__SHA256_HEX]) {
+    enum { ROWS = 5, SIZE = 32, CLASSES = 150 };
+    static uint8_t pixels[ROWS][SIZE * SIZE * 3];
+    static int32_t labels[ROWS];
+    mirt__random random = mirt__random_stream(5, 6);
+    for (int i = 0; i < ROWS; i++) {
+        labels[i] = i * 31;
+        for (int k = 0; k < SIZE * SIZE * 3; k++) pixels[i][k] = (uint8_t)mirt__random_below(&random, 256);
+    }
+    ZEROED(mirt_application_desc, desc);
+    desc.size = SIZE;
+    desc.alpha = residual ? 0 : 0.35f;
+    desc.classes = CLASSES;
+    desc.logits = true;
+    mirt_strategy *s = simulated(threads);
+    mirt_model *m = mirt_application(s, residual ? "resnet18" : "mobilenet_v2", &desc);
+    const mirt_compile_desc c = image_compile(mirt_adam(1e-3f));
+    bool good = m && mirt_compile(m, &c) == MIRT_OK;
+    for (int i = 0; i < 2 && good; i++) {
+        good = mirt_train_step(m, mirt_make_array(pixels, MIRT_UINT8, MIRT_SHAPE(ROWS, SIZE, SIZE, 3)),
+                               mirt_make_array(labels, MIRT_INT32, MIRT_SHAPE(ROWS)), NULL) == MIRT_OK;
+    }
+    if (good) digest_weights(m, 0, digest);
+    mirt_strategy_destroy(s);
+    return good;
+}
+
+static void test_bits(bool residual) {
+    static const int threads[] = {2, 3, 16, 64, 200};
+    char one[MIRT__SHA256_HEX], many[MIRT__SHA256_HEX];
+    bool good = trained(1, residual, one);
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+        good = good && trained(threads[i], residual, many);
+        ok(good && strcmp(one, many) == 0, "%s: work that is divided for %d threads gives the same weights",
+           residual ? "ResNet18" : "MobileNetV2", threads[i]);
+    }
+}
+
 /* How often each kind of event comes in a step. */
 static void count_event(const mirt_task_event *event, void *user) { ((int *)user)[event->kind]++; }
 
@@ -346,6 +385,8 @@ int main(void) {
     test_steps(1);
     test_steps(64);
     test_update();
+    test_bits(false);
+    test_bits(true);
     test_team();
     test_misuse();
     printf("1..%d\n", tap_count);
