@@ -42825,10 +42825,10 @@ MIRT__LIB void mirt__initialize(const mirt__variable *variable, uint64_t seed, m
     }
 }
 
-/* >>section base/once_begin.inc */
+/* >>section base/cold_begin.inc */
 
-/* Begins code that runs once. */
-MIRT__ONCE_BEGIN
+/* Begins code that waits for kernels. */
+MIRT__COLD_BEGIN
 
 #ifndef MIRRORTRAIN_NO_TRAIN
 
