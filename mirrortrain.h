@@ -275,15 +275,15 @@
    A strategy, and everything created from it, belongs to one thread at a time;
    so does a dataset. Different threads may use different strategies at once:
    the only global state is the error text of each thread and the detected
-   processor, the number of cores, and what waking a thread costs. A strategy starts
-   its threads when it is created. Threads that wait spin for as long as a wake-up
-   takes, 5 to 200 microseconds, before they sleep, if every thread at work has a
-   core. Devices "auto" have their threads pinned to sockets; the calling thread is
-   pinned only while devices run. Callbacks, bodies
-   of functions and the log run in the thread that called the library; custom ops
-   and the functions of mirt_map are called by several threads at once. Your code
-   must not end the thread that called the library (pthread_exit), because its
-   strategy would stay in use. A call on a strategy that another thread is using
+   processor, the number of cores, and what waking a thread costs. A strategy
+   starts its threads when it is created. Threads that wait spin for twice as long
+   as a wake-up takes, 20 to 400 microseconds, before they sleep, if every thread
+   at work has a core. Devices "auto" have their threads pinned to sockets; the
+   calling thread is pinned only while devices run. Callbacks, bodies of functions
+   and the log run in the thread that called the library; custom ops and the
+   functions of mirt_map are called by several threads at once. Your code must not
+   end the thread that called the library (pthread_exit), because its strategy
+   would stay in use. A call on a strategy that another thread is using
    returns MIRT_E_STATE, and the message names both calls; only mirt_request_stop
    may be called from any thread at any time, and from signal handlers.
 
@@ -7922,10 +7922,12 @@ static void mirt__spin_pause(void) {
 #endif
 }
 
-/* Spinning for as long as a wake-up takes costs at most twice the least that knowing the length of the wait would. */
+/* Spinning for as long as a wake-up takes would cost at most twice the least that knowing the length of the wait would;
+   it is twice as long because the thread that wakes others loses as much time. */
 MIRT__LIB double mirt__spin_seconds(void) {
-    const int wake = __atomic_load_n(&mirt__wake_nanoseconds, __ATOMIC_RELAXED), least = 5000, most = 200000;
-    return !wake ? 0 : (wake < least ? least : wake > most ? most : wake) * 1e-9;
+    const int wake = __atomic_load_n(&mirt__wake_nanoseconds, __ATOMIC_RELAXED), least = 20000, most = 400000;
+    const int spin = wake > most / 2 ? most : 2 * wake;
+    return !wake ? 0 : (spin < least ? least : spin) * 1e-9;
 }
 
 /* `spin`: the most threads that may be at work. */
@@ -8027,8 +8029,11 @@ static double mirt__team_wake(mirt__team *team, double most) {
     return now - begin;
 }
 
-/* The median of a few wake-ups, within a millisecond unless waking takes most of it. No team spins yet. */
-static void mirt__team_measure(mirt__team *team) {
+/* The median of a few wake-ups of a team of its own, within a millisecond unless waking takes most of it: threads that
+   sleep so often may be left on one core. No team spins yet. */
+static bool mirt__team_measure(int size) {
+    mirt__team *team = mirt__team_create(size, 0);
+    if (!team) return false;
     enum { LEAST = 3, MOST = 9 };
     const double start = mirt__now(), enough = 1e-3, most = 0.25e-3;
     double took[MOST];
@@ -8041,6 +8046,8 @@ static void mirt__team_measure(mirt__team *team) {
     }
     const int wake = (int)(took[count / 2] * 1e9);
     __atomic_store_n(&mirt__wake_nanoseconds, wake > 1 ? wake : 1, __ATOMIC_RELAXED);
+    mirt__team_destroy(team);
+    return true;
 }
 
 MIRT__LIB mirt__team *mirt__team_create(int size, int spin) {
@@ -8048,6 +8055,7 @@ MIRT__LIB mirt__team *mirt__team_create(int size, int spin) {
         mirt__fail(MIRT_E_INVALID, "a team of %d threads: at least 1 is needed", size);
         return NULL;
     }
+    if (size > 1 && spin && mirt__wake_seconds() <= 0 && !mirt__team_measure(size)) return NULL;
     mirt__team *team = (mirt__team *)mirt__aligned_alloc(sizeof(mirt__team));
     if (!team) return NULL;
     memset(team, 0, sizeof *team);
@@ -8068,7 +8076,6 @@ MIRT__LIB mirt__team *mirt__team_create(int size, int spin) {
             team->started = i;
         }
     }
-    if (fine && size > 1 && spin && mirt__wake_seconds() <= 0) mirt__team_measure(team);
     if (fine) return team;
     mirt__team_destroy(team);
     return NULL;

@@ -183,10 +183,12 @@ static void mirt__spin_pause(void) {
 #endif
 }
 
-/* Spinning for as long as a wake-up takes costs at most twice the least that knowing the length of the wait would. */
+/* Spinning for as long as a wake-up takes would cost at most twice the least that knowing the length of the wait would;
+   it is twice as long because the thread that wakes others loses as much time. */
 MIRT__LIB double mirt__spin_seconds(void) {
-    const int wake = __atomic_load_n(&mirt__wake_nanoseconds, __ATOMIC_RELAXED), least = 5000, most = 200000;
-    return !wake ? 0 : (wake < least ? least : wake > most ? most : wake) * 1e-9;
+    const int wake = __atomic_load_n(&mirt__wake_nanoseconds, __ATOMIC_RELAXED), least = 20000, most = 400000;
+    const int spin = wake > most / 2 ? most : 2 * wake;
+    return !wake ? 0 : (spin < least ? least : spin) * 1e-9;
 }
 
 /* `spin`: the most threads that may be at work. */
@@ -288,8 +290,11 @@ static double mirt__team_wake(mirt__team *team, double most) {
     return now - begin;
 }
 
-/* The median of a few wake-ups, within a millisecond unless waking takes most of it. No team spins yet. */
-static void mirt__team_measure(mirt__team *team) {
+/* The median of a few wake-ups of a team of its own, within a millisecond unless waking takes most of it: threads that
+   sleep so often may be left on one core. No team spins yet. */
+static bool mirt__team_measure(int size) {
+    mirt__team *team = mirt__team_create(size, 0);
+    if (!team) return false;
     enum { LEAST = 3, MOST = 9 };
     const double start = mirt__now(), enough = 1e-3, most = 0.25e-3;
     double took[MOST];
@@ -302,6 +307,8 @@ static void mirt__team_measure(mirt__team *team) {
     }
     const int wake = (int)(took[count / 2] * 1e9);
     __atomic_store_n(&mirt__wake_nanoseconds, wake > 1 ? wake : 1, __ATOMIC_RELAXED);
+    mirt__team_destroy(team);
+    return true;
 }
 
 MIRT__LIB mirt__team *mirt__team_create(int size, int spin) {
@@ -309,6 +316,7 @@ MIRT__LIB mirt__team *mirt__team_create(int size, int spin) {
         mirt__fail(MIRT_E_INVALID, "a team of %d threads: at least 1 is needed", size);
         return NULL;
     }
+    if (size > 1 && spin && mirt__wake_seconds() <= 0 && !mirt__team_measure(size)) return NULL;
     mirt__team *team = (mirt__team *)mirt__aligned_alloc(sizeof(mirt__team));
     if (!team) return NULL;
     memset(team, 0, sizeof *team);
@@ -329,7 +337,6 @@ MIRT__LIB mirt__team *mirt__team_create(int size, int spin) {
             team->started = i;
         }
     }
-    if (fine && size > 1 && spin && mirt__wake_seconds() <= 0) mirt__team_measure(team);
     if (fine) return team;
     mirt__team_destroy(team);
     return NULL;
