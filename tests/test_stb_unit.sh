@@ -47,7 +47,7 @@ link_and_run() { # PROGRAM FILE...
 # What the library's decoder needs of the library, and what it decodes where the program has no stb_image.
 make_ours() {
     parts=
-    for part in base/base base/entry base/text base/allocate base/file base/machine base/device_timeline \
+    for part in base/base base/entry base/text base/allocate base/file base/machine base/cpus base/device_timeline \
         base/random base/crc base/sha256 base/team images/header images/decode; do
         part_object=$tmp/$(echo $part | tr / _).o
         compile $split -c src/$part.c -o "$part_object" || return 1
