@@ -7162,7 +7162,7 @@ static void mirt__group_walk(const char *base, const char *controller, void (*lo
 /* Keeps the lowest limit. */
 static void mirt__group_limit(double *least, double quota, double period) {
     const double cores = quota > 0 && period > 0 ? quota / period : 0;
-    if (cores > 0 && cores < MIRT__MAX_CPUS && (*least <= 0 || cores < *least)) *least = cores;
+    if (cores > 0 && cores < (int)MIRT__MAX_CPUS && (*least <= 0 || cores < *least)) *least = cores;
 }
 
 static void mirt__group_quota(const char *group, void *arg) {
