@@ -663,9 +663,8 @@ typedef struct mirt_strategy_desc {
        device; "cpu": every core as one device; "auto": one device for each socket (node of memory) that the process may
        use, whose threads run there alone and whose weights and activations lie there; "2": two equal shares of the
        cores; "cpu:0,cpu:1": two devices of one core each, so that strategies can have cores of their own; "gpu": every
-       GPU; "gpu:0,gpu:2": these. Where the
-       environment's MIRT_DEVICES is "cpu", NULL means cores whatever there is; where it is "gpu", numbers mean so many
-       GPUs, and no GPU is an error */
+       GPU; "gpu:0,gpu:2": these. Where the environment's MIRT_DEVICES is "cpu", NULL means cores whatever there is;
+       where it is "gpu", numbers mean so many GPUs, and no GPU is an error */
     const char *devices;
     int replicas;        /* logical replicas V, of all processes; 0: one per device */
     int threads;         /* threads per device, if it is of cores; 0: the device's cores, efficiency cores of hybrid
@@ -16116,7 +16115,7 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update 
     MIRT__K(store_up_to)(args->average + i, average, n);
     return args->overwrite ? average : weight;
 }
-/* Updates wait for memory; the plain ones, which only old machines use, need not compile for long. */
+/* Updates wait for memory; the plain ones, which few machines use, need not take long to compile. */
 #if MIRT__COMPACT
 MIRT__DRIVERS_BEGIN
 #endif
