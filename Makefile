@@ -165,7 +165,7 @@ build/$(1)/test_segment: examples/segment.c
 build/$(1)/test_interrupt: cli/stop.c cli/cli.h
 build/$(1)/test_tcp: $$(wildcard src/tcp/*)
 build/$(1)/test_scaling_model: cli/scaling_model.c cli/shares.c cli/scaling.h cli/cli.h
-build/$(1)/test_parallelism: cli/parallel_replay.c cli/parallel_record.c cli/parallelism.h cli/cli.h
+build/$(1)/test_parallelism: cli/parallel_replay.c cli/parallel_record.c cli/times.c cli/parallelism.h cli/cli.h
 # The program with hooks, for MIRT_TEST_WAKE_DELAY.
 build/$(1)/mirrortrain: $$(CLI) cli/cli.h cli/report.h cli/scaling.h cli/parallelism.h mirrortrain_tcp.c build/$(1)/parts.a
 	$(2) -std=c11 $(3) $$(CLI) build/$(1)/parts.a -o $$@ $$(LDLIBS) -ldl

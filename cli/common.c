@@ -6,22 +6,10 @@
 #include <stdlib.h>
 #include <limits.h>
 #include <string.h>
-#include <time.h>
 
 #define DEFAULT_DATA "data/mnist"
 #define DRAWN_TRAIN 12000
 #define DRAWN_TEST 2000
-
-double seconds_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-int by_size(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
 
 /* The log function of commands that print a line or a text. */
 static void log_warnings(mirt_log_level level, const char *message, void *user) {

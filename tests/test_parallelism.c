@@ -1,20 +1,9 @@
 /* Predictions of a step on more cores: replays whose answers are known, and recordings. */
 #include "../cli/parallel_record.c"
 #include "../cli/parallel_replay.c"
+#include "../cli/times.c"
 #include "mirror_util.h"
 #include "tap.h"
-
-#include <time.h>
-
-double seconds_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-int by_size(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
 
 static bool same(double a, double b) { return fabs(a - b) <= 1e-12 * (fabs(a) + fabs(b)); }
 
