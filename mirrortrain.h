@@ -100,8 +100,8 @@
      efficientnet_v2_l, mobilenet_v2, mobilenet_v3_small, mobilenet_v3_large,
      resnet18, resnet34, resnet50, resnet101, vgg16, mnist
    - dtypes of tensors: float32, int32, uint8, bool
-   - dtype policies (mixed_float16: on GPUs): float32, mixed_bfloat16,
-     mixed_float16
+   - dtype policies (mixed_float16: on GPUs): float32, store_bfloat16,
+     mixed_bfloat16, mixed_float16
    - files of models: .safetensors; tools/convert_weights.py converts:
      .weights.h5, .keras, .h5, .pth, .pt, .bin
 
@@ -2995,6 +2995,8 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
    of batches, losses, outputs, gradients of weights and optimizer state stay float32. A part and its model have one
    policy, the model's. It may be set before or after mirt_compile; training, evaluating and predicting have it from the
    next call on, functions already created keep theirs. Saved with the model. Warns where it is emulated.
+   "store_bfloat16", for processors without instructions for bfloat16: images between layers are stored so, and what is
+   computed is float32, with the same bits on all x86 processors.
    "mixed_float16", for GPUs without bfloat16: what is rounded and stored is float16, and the loss is scaled so that
    gradients keep to its range (Keras: LossScaleOptimizer): a step whose gradients leave it changes and counts nothing
    but halves the scale, 32768 at first, which doubles after 2000 that did not. Keras: dtype_policy,
@@ -34882,15 +34884,17 @@ MIRT__LIB void mirt__fuse_tiled(mirt__graph *graph, const mirt__storage_costs *c
 
 #ifndef MIRT__HALF_H
 #define MIRT__HALF_H
-/* The policy mixed_bfloat16 (or mixed_float16, `half` says which), for kernels that read and write by tiled_reads:
-   products of convolutions are of numbers rounded to bfloat16, added up in float32; images that are written and read by
-   nodes that can are stored as bfloat16. Weights, statistics, sums, gradients of weights and what is kept are float32.
-   A gradient made in float32 that normalizations read is copied. `elements`: images of models that elementwise kernels
-   read and write are stored so, too; of custom losses and metrics they are float32. After tiled_reads.c. On an error
-   the graph is marked. */
+/* Dtype policies other than float32, for kernels with tiled reads: images whose writer and readers all support it are
+   stored in 16 bits. Weights, statistics, sums, gradients of weights and what is kept are float32. A gradient made in
+   float32 that normalizations read is copied. After tiled_reads.c. On an error the graph is marked. */
 
-MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *costs, mirt_dtype half,
-                               bool elements, mirt_tensor *const *keep, int count);
+typedef struct mirt__half_rule {
+    mirt_dtype dtype; /* of stored images: bfloat16 or float16 */
+    bool products;    /* operands of products are rounded to it, too, and added up in float32 */
+    bool elements;    /* elementwise kernels can read and write such images; not those of custom losses and metrics */
+} mirt__half_rule;
+MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *costs, const mirt__half_rule *rule,
+                               mirt_tensor *const *keep, int count);
 
 #endif
 
@@ -35673,7 +35677,7 @@ MIRT__LIB void mirt__fuse_tiled(mirt__graph *graph, const mirt__storage_costs *c
 
 /* >>section passes/half.c */
 
-/* Stores images as 16-bit numbers under a mixed policy. */
+/* Stores images as 16-bit numbers under dtype policies that ask for it. */
 
 /* Whether an elementwise kernel runs that reads and writes them so: not where readers compute what it would, and not in
    losses and metrics. */
@@ -35763,8 +35767,9 @@ MIRT__TRAINING bool mirt__half_cast(mirt__graph *graph, const mirt__storage_cost
     return graph->status == MIRT_OK;
 }
 
-MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *costs, mirt_dtype half,
-                               bool elements, mirt_tensor *const *keep, int count) {
+MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *costs, const mirt__half_rule *rule,
+                               mirt_tensor *const *keep, int count) {
+    const bool elements = rule->elements;
     if (MIRT__TRAINS && !mirt__half_cast(graph, costs, elements)) return;
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
@@ -35786,10 +35791,10 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *co
     }
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
-        if (node->id == MIRT__OP_cast && node->a.half && node->out[0]->pass.half.possible) node->a.dtype = half;
-        else node->a.half = node->op->half_products && node->op->half_products(node);
+        if (node->id == MIRT__OP_cast && node->a.half && node->out[0]->pass.half.possible) node->a.dtype = rule->dtype;
+        else node->a.half = rule->products && node->op->half_products && node->op->half_products(node);
         for (int k = 0; k < node->num_out; k++) {
-            if (node->out[k]->pass.half.possible) node->out[k]->dtype = half;
+            if (node->out[k]->pass.half.possible) node->out[k]->dtype = rule->dtype;
         }
     }
 }
@@ -40652,6 +40657,12 @@ typedef struct mirt__variable {
 
 typedef struct mirt_layer mirt__layer;
 
+/* Dtype policies: mirt__policy_name. */
+typedef enum mirt__policy {
+    MIRT__POLICY_FLOAT32, MIRT__POLICY_STORE_BFLOAT16, MIRT__POLICY_MIXED_BFLOAT16, MIRT__POLICY_MIXED_FLOAT16,
+    MIRT__POLICY_COUNT
+} mirt__policy;
+
 /* Description fields of a layer or optimizer, for saving and loading; the order is that of the file. */
 typedef enum mirt__field_kind {
     /* Enumerations, which files know by name (config_names.h): */
@@ -40856,9 +40867,8 @@ struct mirt_model {
     bool doomed;       /* destroyed by the user, but still a layer of the owner */
     uint64_t called_in, calls; /* the graph it was last called in, and how often */
 
-    bool half;         /* the policy mixed_bfloat16; that of the outermost model counts; or, */
-    bool scaled;       /* too: mixed_float16 */
-    double loss_scale; /* by which gradients are scaled then, and for how many steps it did well */
+    mirt__policy policy; /* that of the outermost model counts */
+    double loss_scale;   /* of mixed_float16: the factor of gradients, and the number of steps it did well */
     int64_t scale_steps;
     bool compiled;
     mirt_status failed; /* what the last mirt_compile came to, and, if it failed, why */
@@ -40974,10 +40984,9 @@ MIRT__LIB mirt_strategy *mirt__strategy_of_model(const mirt_model *model);
 MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first);
 /* "conv" is the layer conv and what lies in it, not conv2d; "conv*" is both; NULL is all. */
 MIRT__LIB bool mirt__matches(const char *name, const char *prefix);
-/* The policy of a root: warns where bfloat16 is emulated or not there. */
-MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled);
-/* Its name. */
-MIRT__LIB const char *mirt__dtype_policy(const mirt_model *model);
+/* The policy of a root. Warns where bfloat16 is emulated or unknown; cores take mixed_bfloat16 for mixed_float16. */
+MIRT__LIB void mirt__set_policy(mirt_model *model, mirt__policy policy);
+MIRT__LIB const char *mirt__policy_name(mirt__policy policy);
 #define MIRT__LOSS_SCALE 32768 /* the first one */
 /* A step with scaled gradients is over: Keras's LossScaleOptimizer. */
 MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow);
@@ -45937,7 +45946,8 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     model->piece = piece;
     model->num_pieces = pieces;
     model->step = 0;
-    if (mirt__root(model, NULL)->scaled) mirt__loss_scale_set(mirt__root(model, NULL), MIRT__LOSS_SCALE, 0);
+    if (mirt__root(model, NULL)->policy == MIRT__POLICY_MIXED_FLOAT16)
+        mirt__loss_scale_set(mirt__root(model, NULL), MIRT__LOSS_SCALE, 0);
     model->rate_set = false;
     model->compiled = true;
     mirt__losses_warn(model);
@@ -46517,27 +46527,30 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
     return mirt_last_status();
 }
 
+static const char *const mirt__policy_names[MIRT__POLICY_COUNT] = {"float32", "store_bfloat16", "mixed_bfloat16",
+                                                                   "mixed_float16"};
+
 MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy) {
     MIRT__USE_MODEL(model, mirt_last_status());
-    static const char *const names[] = {"float32", "mixed_bfloat16", "mixed_float16"};
     int index = 0;
     if (!model) return mirt__fail_missing("mirt_set_dtype_policy", "model");
     if (!policy) return mirt__fail(MIRT_E_INVALID, "mirt_set_dtype_policy: no policy");
-    while (index < MIRT__COUNT(names) && strcmp(policy, names[index]) != 0) index++;
-    if ((index == 2 || strcmp(policy, "float16") == 0) && !model->strategy->able.float16) {
+    while (index < MIRT__POLICY_COUNT && strcmp(policy, mirt__policy_names[index]) != 0) index++;
+    if ((index == MIRT__POLICY_MIXED_FLOAT16 || strcmp(policy, "float16") == 0) && !model->strategy->able.float16) {
         return mirt__fail(
             MIRT_E_INVALID,
             "the policy %s is for GPUs, whose float16 needs a scaled loss; mixed_bfloat16 is as fast and needs none",
             policy);
     }
-    if (index == MIRT__COUNT(names)) {
-        const char *nearest = strncmp(policy, "bf", 2) == 0    ? names[1]
-                              : strcmp(policy, "float16") == 0 ? names[2]
-                                                               : mirt__nearest(policy, names, MIRT__COUNT(names));
+    if (index == MIRT__POLICY_COUNT) {
+        const char *nearest = strncmp(policy, "bf", 2) == 0 ? mirt__policy_names[MIRT__POLICY_MIXED_BFLOAT16]
+                              : strcmp(policy, "float16") == 0
+                                  ? mirt__policy_names[MIRT__POLICY_MIXED_FLOAT16]
+                                  : mirt__nearest(policy, mirt__policy_names, MIRT__POLICY_COUNT);
         if (!nearest)
             return mirt__fail(MIRT_E_NOT_FOUND,
-                              "there is no dtype policy \"%s\"; there are \"float32\", \"mixed_bfloat16\" and, for "
-                              "GPUs, \"mixed_float16\"",
+                              "there is no dtype policy \"%s\"; there are \"float32\", \"mixed_bfloat16\", "
+                              "\"store_bfloat16\" and, for GPUs, \"mixed_float16\"",
                               policy);
         return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; did you mean \"%s\"?", policy, nearest);
     }
@@ -46546,27 +46559,26 @@ MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy
         return mirt__fail(MIRT_E_STATE,
                           "%s is being trained or recorded; mirt_set_dtype_policy has to wait until that call returns",
                           model->name);
-    mirt__set_half(model, index > 0, index == 2);
+    mirt__set_policy(model, (mirt__policy)index);
     return MIRT_OK;
 }
 
-MIRT__TRAINING_LIB const char *mirt__dtype_policy(const mirt_model *model) {
-    return model->scaled ? "mixed_float16" : model->half ? "mixed_bfloat16" : "float32";
-}
+MIRT__LIB const char *mirt__policy_name(mirt__policy policy) { return mirt__policy_names[policy]; }
 
-MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled) {
+MIRT__LIB void mirt__set_policy(mirt_model *model, mirt__policy policy) {
     const mirt__kernels *k = model->strategy->kernels;
-    if (half && !k->tiled_reads)
+    if (policy && !k->tiled_reads)
         mirt__log(model->strategy, MIRT_LOG_WARNING, "the %s kernels know no bfloat16: %s is computed in float32",
                   k->name, model->name);
-    else if (half && !scaled && !k->half)
+    else if (policy == MIRT__POLICY_MIXED_BFLOAT16 && !k->half)
         mirt__log(model->strategy, MIRT_LOG_WARNING,
-                  "products of bfloat16 are emulated on this machine: %s needs less memory, not less time",
+                  "products of bfloat16 are emulated on this machine: %s needs less memory, not less time; "
+                  "\"store_bfloat16\" is faster",
                   model->name);
-    model->half = half;
-    model->scaled = scaled && model->strategy->able.float16; /* cores take a model that was trained so for one of
-                                                                bfloat16 */
-    if (model->scaled && model->loss_scale == 0) model->loss_scale = MIRT__LOSS_SCALE;
+    model->policy = policy;
+    if (policy != MIRT__POLICY_MIXED_FLOAT16) return;
+    if (!model->strategy->able.float16) model->policy = MIRT__POLICY_MIXED_BFLOAT16;
+    else if (model->loss_scale == 0) model->loss_scale = MIRT__LOSS_SCALE;
 }
 
 MIRT__TRAINING_LIB void mirt__loss_scale_set(mirt_model *root, double scale, int64_t steps) {
@@ -47612,9 +47624,11 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
     char label[MIRT__JSON_LABEL];
     const bool named = policy->type == MIRT__JSON_STRING;
     const char *name = named ? policy->string : "";
-    const bool scaled = strcmp(name, "mixed_float16") == 0;
-    mirt__set_half(model, scaled || strcmp(name, "mixed_bfloat16") == 0, scaled);
-    if (model->half || strcmp(name, "float32") == 0) return MIRT_OK;
+    for (int i = 0; i < MIRT__POLICY_COUNT; i++) {
+        if (strcmp(name, mirt__policy_name((mirt__policy)i)) != 0) continue;
+        mirt__set_policy(model, (mirt__policy)i);
+        return MIRT_OK;
+    }
     return mirt__fail(MIRT_E_FORMAT, "the dtype policy %s is unknown to this version",
                       named ? mirt__json_label(name, label) : "is no name, and");
 }
@@ -48251,7 +48265,8 @@ static bool mirt__write_model(mirt_model *model, mirt__text *out) {
         !mirt__write_terms(model, out))
         return false;
     mirt__write_frozen(model, out);
-    if (model->half && !model->owner) mirt__text_add(out, ",\"dtype_policy\":\"%s\"", mirt__dtype_policy(model));
+    if (model->policy && !model->owner)
+        mirt__text_add(out, ",\"dtype_policy\":\"%s\"", mirt__policy_name(model->policy));
     mirt__text_add(out, "}");
     return true;
 }
@@ -48802,7 +48817,7 @@ struct mirt_function {
     mirt_model *root;
     mirt_function *next; /* of the model's */
     int layout;          /* the root's, when it was recorded */
-    bool half;           /* recorded under the policy mixed_bfloat16, or mixed_float16 */
+    mirt__policy policy; /* of the root, when it was recorded */
     mirt__data_spec spec;          /* of its batches */
     mirt__class_numbers classes[MIRT__MAX_FIELDS]; /* of a field */
 
@@ -49382,16 +49397,18 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (MIRT__TRAINS && mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
     kept = mirt__collect_kept(f, keep);
     if (MIRT__TRAINS) mirt__fuse_backward(graph, keep, kept);
-    const mirt_dtype half = f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
     const bool tiled = f->model->strategy->kernels->tiled_reads;
-    if (f->half) tiled_costs.again *= 2; /* tensors will have half as many bytes as now */
+    if (f->policy) tiled_costs.again *= 2; /* tensors will have half as many bytes as now */
     if (tiled) mirt__fuse_tiled(graph, &tiled_costs, keep, kept);
     if (MIRT__TRAINS) mirt__storage_twice(graph, costs, keep, kept);
     if (MIRT__TRAINS && r->num_applied)
         mirt__fuse_elements(graph, f->model->strategy->kernels->fused_products, keep, kept);
     if (graph->status != MIRT_OK) return graph->status;
     if (tiled) {
-        if (f->half) mirt__fuse_half(graph, costs, half, f->model->strategy->kernels->fused_elements, keep, kept);
+        const mirt__half_rule rule = {f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16,
+                                      f->policy != MIRT__POLICY_STORE_BFLOAT16,
+                                      f->model->strategy->kernels->fused_elements};
+        if (f->policy) mirt__fuse_half(graph, costs, &rule, keep, kept);
         if (graph->status != MIRT_OK) return graph->status;
         for (int i = 0; i < graph->count; i++) graph->node[i]->a.winograd = f->model->strategy->winograd;
     }
@@ -49431,7 +49448,7 @@ static void mirt__step_set(mirt_function *f, const mirt__function_desc *desc, in
     step->max_rows = desc->max_batch;
     step->replicas = replicas;
     step->by_replicas = desc->by_replicas;
-    step->float16 = f->root->scaled;
+    step->float16 = f->root->policy == MIRT__POLICY_MIXED_FLOAT16;
     step->sends_ahead = desc->sends_ahead && step->strategy->able.queues;
     step->num_fields = f->spec.num_fields;
     step->result_port = MIRT__MAX_FIELDS;
@@ -49461,7 +49478,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->layout = f->root->layout;
     f->spec = *desc->spec;
     mirt__step_set(f, desc, s->num_replicas * batches);
-    f->half = f->root->half;
+    f->policy = f->root->policy;
     f->recording.mode.training = desc->training;
     f->recording.mode.frozen = mirt__is_frozen;
     f->recording.mode.arg = f->root;
@@ -54874,7 +54891,7 @@ static mirt_status mirt__save_training(mirt_model *model, bool whole, mirt__savi
     const mirt_model *root = mirt__root(model, NULL);
     mirt__text *out = &s->training;
     mirt__text_add(out, "{\"iterations\":%lld,\"epoch\":%lld", (long long)model->step, (long long)model->epoch);
-    if (root->scaled)
+    if (root->policy == MIRT__POLICY_MIXED_FLOAT16)
         mirt__text_add(out, ",\"scale_steps\":%lld,\"loss_scale\":%.0f", (long long)root->scale_steps,
                        root->loss_scale);
     if (model->swapped && whole) mirt__text_add(out, ",\"averages_swapped\":1");
@@ -57094,7 +57111,8 @@ MIRT__LIB mirt_status mirt__fit_together(mirt_model *model, const mirt_dataset *
     mirt__fit_settings own;
     memset(&own, 0, sizeof own);
     own.model = mirt__model_hash(model);
-    own.kernels = mirt__root(model, NULL)->half && strstr(s->kernels->name, "bf16"); /* law 6 */
+    own.kernels = mirt__root(model, NULL)->policy == MIRT__POLICY_MIXED_BFLOAT16 &&
+                  strstr(s->kernels->name, "bf16"); /* law 6 */
     own.weights = s->servers ? 0 : mirt__weights_hash(model);
     own.training = mirt__training_hash(model, desc);
     own.samples = (uint64_t)mirt__dataset_spec(data)->samples;
@@ -57296,7 +57314,7 @@ static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, 
     const mirt__trainer *t = model->trainer;
     const mirt_function *f = t ? t->function[kind] : NULL;
     if (!f || most > f->step.max_rows || f->layout != mirt__root(model, NULL)->layout ||
-        f->root != mirt__root(model, NULL) || f->half != f->root->half || f->step.float16 != f->root->scaled)
+        f->root != mirt__root(model, NULL) || f->policy != f->root->policy)
         return false;
     if (!MIRT__TRAINS || kind >= MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
     bool weights = kind != MIRT__TRAIN ||
@@ -60430,7 +60448,7 @@ static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_eve
     mirt__json_int(line, "replicas", mirt_num_replicas(model->strategy));
     mirt__json_int(line, "threads", mirt_num_threads(model->strategy));
     mirt__text_add(line, ",\"seed\":%llu,\"dtype\":\"%s\",\"compile\":", (unsigned long long)model->strategy->seed,
-                   mirt__dtype_policy(model));
+                   mirt__policy_name(model->policy));
     mirt__compile_write(model, line);
     mirt__json_declarations(line, model);
     mirt__text_add(line, ",\"environment\":%s", environment);
@@ -60710,7 +60728,7 @@ static mirt_status mirt__board_hparams(mirt__tensorboard *self, const mirt_event
         {"model", model->name, 0},
         {"optimizer", mirt__optimizers_name(&model->config), 0},
         {"learning_rate", NULL, mirt_get_learning_rate(model)},
-        {"dtype", mirt__dtype_policy(model), 0},
+        {"dtype", mirt__policy_name(model->policy), 0},
         {"batch_size", NULL, (double)event->batch_size},
         {"epochs", NULL, (double)event->epochs},
         {"seed", NULL, (double)model->strategy->seed},

@@ -128,7 +128,6 @@ static int report(job *j) {
     const options *o = j->o;
     mirt_memory plan;
     double macs;
-    const char *dtype = chosen(o->dtype, "bf16") ? "bf16" : chosen(o->dtype, "fp16") ? "fp16" : "float32";
     for (int i = 0; i < WARM_UP; i++) {
         if (run_step(j) != MIRT_OK) return complain_of_step(j);
     }
@@ -142,11 +141,11 @@ static int report(job *j) {
     tell("bench: model=%s batch=%lld dtype=%s images_per_second=%.2f ms_per_step=%.3f peak_mb=%.1f gflops=%.1f "
          "planned_mb=%.1f "
          "mode=%s size=%lld devices=%d threads=%d steps=%d%s%s%s",
-         o->model, (long long)j->batch, dtype, (double)j->batch / median,
+         o->model, (long long)j->batch, dtype_name(o), (double)j->batch / median,
          median * 1e3, peak * 1e-6, 2 * macs / median * 1e-9, (double)plan.total * 1e-6,
          o->forward ? "forward" : "train", (long long)mirt_tensor_shape(mirt_input_of(j->model, 0)).dim[1],
          mirt_num_devices(j->strategy), mirt_num_threads(j->strategy), count, processes,
-         o->winograd && !chosen(o->dtype, "bf16") ? " winograd=on" : "", o->feed ? " feed=on" : "");
+         o->winograd && !rounds_products(o) ? " winograd=on" : "", o->feed ? " feed=on" : "");
     if (!o->profile) return EXIT_OK;
     if (mirt_profile_begin(j->model) != MIRT_OK || !measure(j)) return complain_of_library();
     const char *text = mirt_profile_text(j->model);

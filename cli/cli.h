@@ -285,6 +285,9 @@ const char *photo_part(const char *directory, const mirt_image_directory_desc *d
                        char path[MAX_PHOTO_PATH]);
 /* Sets the dtype policy of --dtype. False: the library's error. */
 bool set_policy(mirt_model *model, const options *o);
+/* --dtype's value, and whether it rounds the operands of products. */
+const char *dtype_name(const options *o);
+bool rounds_products(const options *o);
 /* Same as open_model, but not compiled. */
 mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status);
 /* The model of --model, compiled. NULL after complaining, with the exit status in *status. */

@@ -109,9 +109,23 @@ mirt_model *complain_of_model(int *status) {
     return NULL; /* the strategy frees the model */
 }
 
+static const struct {
+    const char *name, *policy;
+} dtypes[] = {
+    {"float32", "float32"}, {"bf16", "mixed_bfloat16"}, {"store-bf16", "store_bfloat16"}, {"fp16", "mixed_float16"}};
+
+static int dtype_of(const options *o) {
+    int i = 0;
+    while (i < (int)(sizeof dtypes / sizeof *dtypes) - 1 && !chosen(o->dtype, dtypes[i].name)) i++;
+    return i;
+}
+
+const char *dtype_name(const options *o) { return dtypes[dtype_of(o)].name; }
+
+bool rounds_products(const options *o) { return chosen(o->dtype, "bf16") || chosen(o->dtype, "fp16"); }
+
 bool set_policy(mirt_model *model, const options *o) {
-    return chosen(o->dtype, "float32") ||
-           mirt_set_dtype_policy(model, chosen(o->dtype, "bf16") ? "mixed_bfloat16" : "mixed_float16") == MIRT_OK;
+    return mirt_set_dtype_policy(model, dtypes[dtype_of(o)].policy) == MIRT_OK;
 }
 
 mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status) {

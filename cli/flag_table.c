@@ -40,9 +40,10 @@ const flag flags[] = {
     {"head", "LIST", FLAG_TEXT, 0, AT(head), CMD_FIT,
      "layers between pooling and classes: 512,dropout:0.5 is a dense layer of 512 units and dropout"},
     {"init", "FILE", FLAG_TEXT, 0, AT(init), CMD_FIT, "initial weights by name, from a .safetensors file"},
-    {"dtype", "float32|bf16|fp16", FLAG_NAME, 0, AT(dtype), CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH | CMD_SCALING,
-     "dtype of the operands of convolutions and of stored images: bf16 is the policy mixed_bfloat16, fp16, for "
-     "GPUs, mixed_float16; default float32"},
+    {"dtype", "float32|bf16|store-bf16|fp16", FLAG_NAME, 0, AT(dtype),
+     CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH | CMD_SCALING,
+     "dtype of the operands of convolutions and of stored images: bf16 is the policy mixed_bfloat16; store-bf16, "
+     "store_bfloat16, only stores them so; fp16, for GPUs, mixed_float16; default float32"},
     {"winograd", NULL, FLAG_SWITCH, 0, AT(winograd), CMD_FIT | CMD_EVALUATE | CMD_BENCH | CMD_SCALING,
      "faster 3x3 convolutions in float32, with different rounding"},
     GROUP("Data"),

@@ -209,7 +209,7 @@ int main(int argc, char **argv) {
         if (!launched && !o.help) return complain_of_library();
         if (!o.help && !processes_fit(&o, several)) return EXIT_USAGE;
         if (several && (o.help ? !is_first() : !takes_part(c, &o))) return EXIT_OK;
-        if (!o.help && o.winograd && !chosen(o.dtype, "float32"))
+        if (!o.help && o.winograd && rounds_products(&o))
             note("winograd: no effect with --dtype bf16 and fp16, whose 3x3 convolutions are not transformed");
         if (o.help) print_command_help(c);
         else status = c->run(&o);

@@ -18,7 +18,8 @@ static void draw_data(void) {
 /* >>networks */
 
 typedef struct how {
-    bool synchronized, frozen, half;
+    bool synchronized, frozen;
+    mirt__policy policy;
 } how;
 
 static mirt_tensor *conv(mirt_tensor *x, int filters, int kernel, int stride, mirt_padding padding, bool bias) {
@@ -267,7 +268,7 @@ static mirt_model *build(mirt_strategy *s, const network *net, const how *h) {
     mirt_tensor *x = mirt_global_average_pool2d(
         net->body(mirt_rescale(mirt_input(m, MIRT_SHAPE(SIDE, SIDE, 3)), 1 / 127.5f, -1), h));
     mirt_model_output(m, mirt_dense(x, &dense));
-    if (h->half && mirt_set_dtype_policy(m, "mixed_bfloat16") != MIRT_OK) return NULL;
+    if (mirt_set_dtype_policy(m, mirt__policy_name(h->policy)) != MIRT_OK) return NULL;
     if (h->frozen) mirt_set_trainable(m, "batch_normalization*", false);
     if (net->body == alike) mirt_set_trainable(m, "still", false);
     return mirt_compile(m, &c) == MIRT_OK ? m : NULL;

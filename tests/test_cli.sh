@@ -160,6 +160,9 @@ run bench --model mobilenet_v2 --alpha 0.35 --size 32 --classes 7 --batch 2 --st
 gives "bench of a network by name, width and size" 0 "model=mobilenet_v2 batch=2 dtype=float32"
 run bench --model mobilenet_v2 --alpha 0.35 --size 32 --batch 2 --steps 5 --dtype bf16
 gives "and in bfloat16" 0 "model=mobilenet_v2 batch=2 dtype=bf16"
+MIRT_CPU=plain run bench --dtype store-bf16 --batch 4 --steps 5
+is "images alone are stored in bfloat16 without a warning" "$status $(grep -c ' dtype=store-bf16 ' out) $(wc -l <err)" \
+    "0 1 0"
 run bench --model resnet50 --size 32 --batch 2 --steps 5 --winograd
 gives "and with Winograd's convolutions" 0 "model=resnet50 batch=2 dtype=float32"
 is "and says so" "$(grep -c ' winograd=on$' out)" 1
@@ -656,14 +659,14 @@ refuses "a name cut short" 2 "there is no model \"resnet\"; did you mean \"resne
 run bench --pooling min --no-top
 refuses "unknown pooling" 2 "there is no pooling \"min\"; choose one of avg|max|none"
 run bench --dtype bf61
-refuses "unknown dtype" 2 "there is no dtype \"bf61\"; choose one of float32|bf16|fp16"
+refuses "unknown dtype" 2 "there is no dtype \"bf61\"; choose one of float32|bf16|store-bf16|fp16"
 run bench --model mobilenet_v2 --size 32 --classes 2147483647
 refuses "too many classes" 1 "predictions: a tensor of shape (1280, 2147483647) has too many elements"
 run bench --model mobilenet_v2 --size 32 --no-top --pooling none
 refuses "features are not scores" 1 \
     "bench trains classifiers; mobilenet_v2 does not output class scores, so use --forward"
 run bench --dtype bfloat16
-refuses "a dtype's long name" 2 "there is no dtype \"bfloat16\"; choose one of float32|bf16|fp16"
+refuses "a dtype's long name" 2 "there is no dtype \"bfloat16\"; choose one of float32|bf16|store-bf16|fp16"
 run bench --model mobilenet_v2 --size 32 --pooling max
 refuses "pooling of a network with its top" 2 "mobilenet_v2: pooling applies only to a network without its top"
 for command in bench devices; do

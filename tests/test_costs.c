@@ -42,7 +42,7 @@ static int lazy_by_columns[2]; /* and the lazy tensors without and with them */
 
 static outcome run(const network *net, const mirt__kernels *kernels, bool half, double pass, double again,
                    double held) {
-    const how h = {false, false, half};
+    const how h = {false, false, half ? MIRT__POLICY_MIXED_BFLOAT16 : MIRT__POLICY_FLOAT32};
     const mirt_array x = mirt_make_array(data_x, MIRT_UINT8, MIRT_SHAPE(SAMPLES, SIDE, SIDE, 3));
     const mirt_array y = mirt_make_array(data_y, MIRT_UINT8, MIRT_SHAPE(SAMPLES));
     outcome o;
@@ -119,7 +119,7 @@ static void check(const network *net, const mirt__kernels *kernels, bool half) {
 
 /* Each allocation fails once while a plan is made in which nodes run twice. */
 static void check_no_memory(const network *net, const mirt__kernels *kernels) {
-    const how h = {false, false, false};
+    const how h = {false, false, MIRT__POLICY_FLOAT32};
     mirt_strategy *s = strategy_of(1, 1, 1);
     s->able.costs.pass = 0.1;
     s->able.costs.again = 1000;

@@ -6,6 +6,8 @@
 #include "conv_networks.h"
 #include "tap.h"
 
+static const char *const in_policy[] = {"", " in store_bfloat16", " in mixed_bfloat16"};
+
 enum { STEPS = 5 };
 static const int batches[STEPS] = {SAMPLES, SAMPLES - 3, SAMPLES - 1, 1, 5};
 
@@ -66,15 +68,14 @@ static void check_devices(const network *net, const how *h, int replicas, bool w
         }
     }
     ok(good, "%s%s%s, %d replicas: the same bits on 1 to %d devices of 1 to 3 threads%s", net->name,
-       h->half ? " in bfloat16" : "", winograd ? " by Winograd's convolutions" : "", replicas,
+       in_policy[h->policy], winograd ? " by Winograd's convolutions" : "", replicas,
        replicas < 3 ? replicas : 3, differ);
 }
 
-/* In float32 products and sums are the same chains on all of them; what has no instructions for products of bfloat16
-   differs from what has. */
-static void check_instruction_sets(const network *net, bool winograd) {
+/* Products and sums of float32 are the same chains on all of them, whatever is stored; what has no instructions for
+   products of bfloat16 differs from what has. */
+static void check_instruction_sets(const network *net, const how *h, bool winograd) {
     static const char *const simd[] = {"avx512bf16", "avx512", "avx2", "neon"};
-    static const how plain = {false, false, false};
     char want[MIRT__SHA256_HEX] = "", have[MIRT__SHA256_HEX] = "";
     const char *first = NULL;
     int compared = 0;
@@ -83,10 +84,10 @@ static void check_instruction_sets(const network *net, bool winograd) {
         mirt_strategy *s = strategy_of(2, 3, 2);
         if (s && strcmp(s->kernels->name, simd[i]) == 0) {
             s->winograd = winograd;
-            trained(s, net, &plain, first ? have : want);
+            trained(s, net, h, first ? have : want);
             if (first)
-                ok(strcmp(have, want) == 0 && strcmp(want, "failed") != 0, "%s%s: %s trains to the bits of %s",
-                   net->name, winograd ? " by Winograd's convolutions" : "", simd[i], first);
+                ok(strcmp(have, want) == 0 && strcmp(want, "failed") != 0, "%s%s%s: %s trains to the bits of %s",
+                   net->name, in_policy[h->policy], winograd ? " by Winograd's convolutions" : "", simd[i], first);
             compared += first != NULL;
             first = simd[i];
         }
@@ -116,7 +117,7 @@ static void check_places(const network *net, const how *h, bool winograd) {
                memcmp(some, whole + first * CLASSES, (size_t)(rows * CLASSES) * sizeof(float)) == 0;
     }
     ok(good && differ, "%s%s%s: an image's prediction is the same alone, in a batch and in another one", net->name,
-       h->half ? " in bfloat16" : "", winograd ? " by Winograd's convolutions" : "");
+       in_policy[h->policy], winograd ? " by Winograd's convolutions" : "");
     mirt_strategy_destroy(s);
 }
 
@@ -126,15 +127,17 @@ int main(void) {
     for (int n = 0; n <= MIRT__COUNT(networks); n++) {
         const network *net = n < MIRT__COUNT(networks) ? &networks[n] : &more;
         const bool winograd = net == &more;
-        for (int half = 0; half < 2; half++) {
-            const how h = {false, false, half == 1}, together = {true, false, half == 1};
+        for (int p = MIRT__POLICY_FLOAT32; p <= MIRT__POLICY_MIXED_BFLOAT16; p++) {
+            const how h = {false, false, (mirt__policy)p}, together = {true, false, (mirt__policy)p};
+            const bool only_stored = p == MIRT__POLICY_STORE_BFLOAT16,
+                       transformed = winograd && p != MIRT__POLICY_MIXED_BFLOAT16;
             for (int replicas = 1; replicas <= 4; replicas++) {
-                if (!small_tier() || replicas == 1 + n % 2 * 2 || replicas == 4)
-                    check_devices(net, replicas == 3 ? &together : &h, replicas, winograd && half == 0);
+                if (only_stored ? replicas == 3 : !small_tier() || replicas == 1 + n % 2 * 2 || replicas == 4)
+                    check_devices(net, replicas == 3 ? &together : &h, replicas, transformed);
             }
-            check_places(net, &h, winograd && half == 0);
+            check_places(net, &h, transformed);
+            if (p != MIRT__POLICY_MIXED_BFLOAT16) check_instruction_sets(net, &h, transformed);
         }
-        check_instruction_sets(net, winograd);
     }
     return done_testing();
 }

@@ -94,20 +94,20 @@ static void check(const network *net, const how *h, int replicas, int devices, c
     forget(&b);
 }
 
-/* Under mixed_bfloat16 numbers have eight bits: near zero they change what relu lets through, so that only smooth
-   networks keep their gradients. Where kernels have no tiled reads nothing is rounded. */
-static void check_half(const network *net, const mirt__kernels *on, const mirt__kernels *off) {
-    static const how plain = {false, false, false}, half = {false, false, true};
+/* In bfloat16 numbers have eight bits: near zero they change what relu lets through, so that only smooth networks keep
+   their gradients. Where kernels have no tiled reads nothing is rounded. */
+static void check_half(const network *net, mirt__policy policy, const mirt__kernels *on, const mirt__kernels *off) {
+    const how plain = {false, false, MIRT__POLICY_FLOAT32}, half = {false, false, policy};
+    const char *name = mirt__policy_name(policy);
     outcome a = run(net, &half, 2, 2, on), b = run(net, &plain, 2, 2, on), c = run(net, &half, 2, 2, off),
             d = run(net, &plain, 2, 2, off);
     const bool smooth = net->body == squeeze;
     const double first = fabs(a.loss[0] / b.loss[0] - 1), loss = fabs(a.loss[2] / b.loss[2] - 1),
                  gradient = apart(a.gradient, b.gradient, b.gradients);
     ok(first < 0.01 && loss < (smooth ? 0.01 : 0.2) && gradient < (smooth ? 0.03 : 3) && gradient > 1e-4,
-       "%s, %s: mixed_bfloat16 is near float32 (losses %.0e and %.0e, gradients %.0e)", net->name, on->name, first,
-       loss, gradient);
-    ok(a.memory < b.memory, "%s: %zu bytes of tensors in mixed_bfloat16, %zu in float32", net->name, a.memory,
-       b.memory);
+       "%s, %s: %s is near float32 (losses %.0e and %.0e, gradients %.0e)", net->name, on->name, name, first, loss,
+       gradient);
+    ok(a.memory < b.memory, "%s: %zu bytes of tensors in %s, %zu in float32", net->name, a.memory, name, b.memory);
     ok(apart(c.weights, d.weights, d.count) == 0, "%s: without tiled reads the policy changes nothing", net->name);
     if (getenv("SHOW")) printf("%s\n", a.text);
     forget(&a);
@@ -117,29 +117,38 @@ static void check_half(const network *net, const mirt__kernels *on, const mirt__
 }
 
 static void check_all(const mirt__kernels *on, const mirt__kernels *off) {
-    static const how own = {false, false, false}, synchronized = {true, false, false}, frozen = {false, true, false};
+    static const how own = {false, false, MIRT__POLICY_FLOAT32}, synchronized = {true, false, MIRT__POLICY_FLOAT32},
+                     frozen = {false, true, MIRT__POLICY_FLOAT32};
     for (int n = 0; n < (int)(sizeof networks / sizeof networks[0]); n++) {
         check(&networks[n], &own, 1, 1, on, off);
         check(&networks[n], &own, 2, 1, on, off);
         check(&networks[n], &own, 3, 2, on, off);
         check(&networks[n], &synchronized, 2, 2, on, off);
         check(&networks[n], &frozen, 2, 2, on, off);
-        check_half(&networks[n], on, off);
+        check_half(&networks[n], MIRT__POLICY_MIXED_BFLOAT16, on, off);
+        check_half(&networks[n], MIRT__POLICY_STORE_BFLOAT16, on, off);
     }
 }
 
 static void check_policy(void) {
     char path[600];
     mirt_strategy *s = strategy_of(1, 1, 1);
-    static const how half = {false, false, true};
+    static const how half = {false, false, MIRT__POLICY_MIXED_BFLOAT16};
     mirt_model *m = build(s, &networks[0], &half), *again;
     snprintf(path, sizeof path, "%s/mirt-policy-%ld.safetensors", tap_tmpdir(), (long)getpid());
-    ok(m && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK && (again = mirt_load(s, path)) != NULL && again->half,
+    ok(m && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK && (again = mirt_load(s, path)) != NULL &&
+           again->policy == MIRT__POLICY_MIXED_BFLOAT16,
        "the policy is saved with a model");
     ok(m && mirt_set_dtype_policy(m, "float32") == MIRT_OK && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK &&
-           (again = mirt_load(s, path)) != NULL && !again->half,
+           (again = mirt_load(s, path)) != NULL && !again->policy,
        "and may be taken back");
+    ok(mirt_set_dtype_policy(m, "store_bfloat16") == MIRT_OK && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK &&
+           (again = mirt_load(s, path)) != NULL && again->policy == MIRT__POLICY_STORE_BFLOAT16,
+       "store_bfloat16 is saved, too");
     remove(path);
+    ok(mirt_set_dtype_policy(m, "store_bfloat") == MIRT_E_NOT_FOUND &&
+           strstr(mirt_last_error(), "did you mean \"store_bfloat16\"?"),
+       "%s", mirt_last_error());
     ok(mirt_set_dtype_policy(m, "mixed_bfloat6") == MIRT_E_NOT_FOUND &&
            strstr(mirt_last_error(), "did you mean \"mixed_bfloat16\"?"),
        "%s", mirt_last_error());
@@ -157,8 +166,8 @@ static void check_policy(void) {
 /* Images that are given out: what a convolution makes, a view of it, what is read as it is normalized, a sum that the
    next layers read too, and what nothing else reads. */
 enum { OUTPUTS = 5, EACH = SIDE * SIDE / 4 * 6 };
-static void outputs_of(float (*made)[SAMPLES * EACH], bool half, const mirt__kernels *kernels) {
-    const how h = {false, false, half};
+static void outputs_of(float (*made)[SAMPLES * EACH], mirt__policy policy, const mirt__kernels *kernels) {
+    const how h = {false, false, policy};
     mirt_strategy *s = strategy_of(2, 2, 1);
     s->kernels = kernels;
     mirt_model *m = mirt_model_create(s, "images");
@@ -181,27 +190,72 @@ static void outputs_of(float (*made)[SAMPLES * EACH], bool half, const mirt__ker
         to[i] = made[i];
         capacity[i] = SAMPLES * EACH;
     }
-    if ((half && mirt_set_dtype_policy(m, "mixed_bfloat16") != MIRT_OK) ||
+    if (mirt_set_dtype_policy(m, mirt__policy_name(policy)) != MIRT_OK ||
         mirt_predict_on_batch(m, &data, to, capacity) != MIRT_OK)
         printf("# %s\n", mirt_last_error());
     mirt_strategy_destroy(s);
 }
 
 static void check_outputs(const mirt__kernels *on, const mirt__kernels *off) {
-    static float made[3][OUTPUTS][SAMPLES * EACH];
-    double most[2] = {0, 0}, least = 1;
-    for (int i = 0; i < 3; i++) outputs_of(made[i], i == 2, i ? on : off);
-    for (int k = 0; k < 2; k++) {
+    static const mirt__policy policy[] = {MIRT__POLICY_FLOAT32, MIRT__POLICY_MIXED_BFLOAT16,
+                                          MIRT__POLICY_STORE_BFLOAT16};
+    static float made[4][OUTPUTS][SAMPLES * EACH];
+    double most[3] = {0, 0, 0}, least = 1;
+    outputs_of(made[3], MIRT__POLICY_FLOAT32, off);
+    for (int k = 0; k < 3; k++) {
+        outputs_of(made[k], policy[k], on);
         for (int i = 0; i < OUTPUTS; i++) {
-            const double distance = apart(made[k + 1][i], made[0][i], SAMPLES * EACH);
+            const double distance = apart(made[k][i], made[3][i], SAMPLES * EACH);
             if (!(distance <= most[k])) most[k] = distance;
-            if (k && distance < least) least = distance;
+            if (k == 1 && distance < least) least = distance;
         }
-        ok(memcmp(made[k + 1][0], made[k + 1][1], sizeof made[0][0]) == 0, "%s: a view of an output has its numbers",
-           on->name);
+        ok(memcmp(made[k][0], made[k][1], sizeof made[k][0]) == 0, "%s: a view of an output has its numbers", on->name);
     }
-    ok(most[0] < 1e-5 && made[0][0][0] != 0, "%s: several outputs of images are as unfused (%.0e)", on->name, most[0]);
-    ok(most[1] < 0.03 && least > 0, "%s: and are near them in mixed_bfloat16 (%.0e)", on->name, most[1]);
+    ok(most[0] < 1e-5 && made[3][0][0] != 0, "%s: several outputs of images are as unfused (%.0e)", on->name, most[0]);
+    ok(most[1] < 0.03 && least > 0 && most[2] < most[1] && most[2] > 1e-4,
+       "%s: and are near them in mixed_bfloat16 (%.0e) and store_bfloat16 (%.0e)", on->name, most[1], most[2]);
+}
+
+/* Two convolutions; `from_floats`: the second alone, of what the first has made. */
+enum { BETWEEN = SIDE * SIDE * 6, LAST = SIDE * SIDE * 5 };
+static mirt_model *two_convolutions(mirt_strategy *s, bool from_floats) {
+    mirt_model *m = mirt_model_create(s, from_floats ? "second" : "both");
+    mirt_tensor *out[2];
+    out[0] = from_floats ? mirt_input(m, MIRT_SHAPE(SIDE, SIDE, 6))
+                         : conv(mirt_input(m, MIRT_SHAPE(SIDE, SIDE, 3)), 6, 3, 1, MIRT_SAME, true);
+    out[1] = conv(out[0], 5, 3, 1, MIRT_SAME, false);
+    if (from_floats) mirt_model_output(m, out[1]);
+    else mirt_model_outputs(m, out, 2);
+    return m;
+}
+
+/* Under store_bfloat16 the image between two convolutions is rounded, and nothing else is: the second one gives the
+   bits that it gives in float32 for the same image rounded by hand. */
+static void check_stored(void) {
+    static float x[SAMPLES * SIDE * SIDE * 3], between[SAMPLES * BETWEEN], last[SAMPLES * LAST], want[SAMPLES * LAST];
+    float *to[2] = {between, last}, weights[3 * 3 * 6 * 5];
+    const size_t capacity[2] = {SAMPLES * BETWEEN, SAMPLES * LAST};
+    mirt_strategy *s = strategy_of(1, 1, 2);
+    mirt_model *both = two_convolutions(s, false), *second = two_convolutions(s, true), *view;
+    mirt_data data;
+    memset(&data, 0, sizeof data);
+    for (int i = 0; i < (int)(sizeof x / sizeof *x); i++) x[i] = sinf((float)i);
+    data.x[0] = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, SIDE, SIDE, 3));
+    bool good = mirt_predict_on_batch(both, &data, to, capacity) == MIRT_OK &&
+                mirt_get_weight(both, "conv2d_1/kernel", 0, weights, sizeof weights / sizeof *weights) == MIRT_OK &&
+                mirt_set_weight(second, "conv2d/kernel", weights, sizeof weights / sizeof *weights) == MIRT_OK;
+    const float unrounded = last[0];
+    for (int i = 0; i < SAMPLES * BETWEEN; i++) between[i] = half_to_float(float_to_half(between[i]));
+    data.x[0] = mirt_make_array(between, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, SIDE, SIDE, 6));
+    good = good && mirt_predict_arrays(second, data.x[0], want, SAMPLES * LAST) == MIRT_OK;
+    mirt_tensor *out = mirt_output_of(both, 1);
+    view = mirt_model_view(both, &out, 1);
+    good = good && view && mirt_set_dtype_policy(both, "store_bfloat16") == MIRT_OK &&
+           mirt_predict_arrays(view, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, SIDE, SIDE, 3)), last,
+                               SAMPLES * LAST) == MIRT_OK;
+    ok(good && memcmp(last, want, sizeof want) == 0 && want[0] != unrounded,
+       "store_bfloat16 rounds what is stored between convolutions, and nothing else");
+    mirt_strategy_destroy(s);
 }
 
 static double bfloat(float x) { return (double)half_to_float(float_to_half(x)); }
@@ -259,6 +313,7 @@ int main(void) {
     check_policy();
     if (best->tiled_reads) {
         check_dense();
+        check_stored();
         check_all(&real, &off);
         check_outputs(&real, &off);
     }

@@ -65,7 +65,7 @@ def lists():
     """(what, names), in the order in which they are shown."""
     api = read("src/api/callbacks_api.h")
     policies = re.findall(
-        r'"(\w+)"', re.search(r"names\[\] = \{(\"float32\".*?)\};", read("src/nn/weights.c")).group(1)
+        r'"(\w+)"', re.search(r"mirt__policy_names\[.*?\] = \{(.*?)\};", read("src/nn/weights.c"), re.S).group(1)
     )
     converter = read("tools/convert_weights.py")
     converted = [

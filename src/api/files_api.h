@@ -40,6 +40,8 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
    of batches, losses, outputs, gradients of weights and optimizer state stay float32. A part and its model have one
    policy, the model's. It may be set before or after mirt_compile; training, evaluating and predicting have it from the
    next call on, functions already created keep theirs. Saved with the model. Warns where it is emulated.
+   "store_bfloat16", for processors without instructions for bfloat16: images between layers are stored so, and what is
+   computed is float32, with the same bits on all x86 processors.
    "mixed_float16", for GPUs without bfloat16: what is rounded and stored is float16, and the loss is scaled so that
    gradients keep to its range (Keras: LossScaleOptimizer): a step whose gradients leave it changes and counts nothing
    but halves the scale, 32768 at first, which doubles after 2000 that did not. Keras: dtype_policy,

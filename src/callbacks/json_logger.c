@@ -91,7 +91,7 @@ static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_eve
     mirt__json_int(line, "replicas", mirt_num_replicas(model->strategy));
     mirt__json_int(line, "threads", mirt_num_threads(model->strategy));
     mirt__text_add(line, ",\"seed\":%llu,\"dtype\":\"%s\",\"compile\":", (unsigned long long)model->strategy->seed,
-                   mirt__dtype_policy(model));
+                   mirt__policy_name(model->policy));
     mirt__compile_write(model, line);
     mirt__json_declarations(line, model);
     mirt__text_add(line, ",\"environment\":%s", environment);

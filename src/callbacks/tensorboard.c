@@ -94,7 +94,7 @@ static mirt_status mirt__board_hparams(mirt__tensorboard *self, const mirt_event
         {"model", model->name, 0},
         {"optimizer", mirt__optimizers_name(&model->config), 0},
         {"learning_rate", NULL, mirt_get_learning_rate(model)},
-        {"dtype", mirt__dtype_policy(model), 0},
+        {"dtype", mirt__policy_name(model->policy), 0},
         {"batch_size", NULL, (double)event->batch_size},
         {"epochs", NULL, (double)event->epochs},
         {"seed", NULL, (double)model->strategy->seed},

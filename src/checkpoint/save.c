@@ -30,7 +30,7 @@ static mirt_status mirt__save_training(mirt_model *model, bool whole, mirt__savi
     const mirt_model *root = mirt__root(model, NULL);
     mirt__text *out = &s->training;
     mirt__text_add(out, "{\"iterations\":%lld,\"epoch\":%lld", (long long)model->step, (long long)model->epoch);
-    if (root->scaled)
+    if (root->policy == MIRT__POLICY_MIXED_FLOAT16)
         mirt__text_add(out, ",\"scale_steps\":%lld,\"loss_scale\":%.0f", (long long)root->scale_steps,
                        root->loss_scale);
     if (model->swapped && whole) mirt__text_add(out, ",\"averages_swapped\":1");

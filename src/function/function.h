@@ -91,7 +91,7 @@ struct mirt_function {
     mirt_model *root;
     mirt_function *next; /* of the model's */
     int layout;          /* the root's, when it was recorded */
-    bool half;           /* recorded under the policy mixed_bfloat16, or mixed_float16 */
+    mirt__policy policy; /* of the root, when it was recorded */
     mirt__data_spec spec;          /* of its batches */
     mirt__class_numbers classes[MIRT__MAX_FIELDS]; /* of a field */
 

@@ -375,16 +375,18 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (MIRT__TRAINS && mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
     kept = mirt__collect_kept(f, keep);
     if (MIRT__TRAINS) mirt__fuse_backward(graph, keep, kept);
-    const mirt_dtype half = f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
     const bool tiled = f->model->strategy->kernels->tiled_reads;
-    if (f->half) tiled_costs.again *= 2; /* tensors will have half as many bytes as now */
+    if (f->policy) tiled_costs.again *= 2; /* tensors will have half as many bytes as now */
     if (tiled) mirt__fuse_tiled(graph, &tiled_costs, keep, kept);
     if (MIRT__TRAINS) mirt__storage_twice(graph, costs, keep, kept);
     if (MIRT__TRAINS && r->num_applied)
         mirt__fuse_elements(graph, f->model->strategy->kernels->fused_products, keep, kept);
     if (graph->status != MIRT_OK) return graph->status;
     if (tiled) {
-        if (f->half) mirt__fuse_half(graph, costs, half, f->model->strategy->kernels->fused_elements, keep, kept);
+        const mirt__half_rule rule = {f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16,
+                                      f->policy != MIRT__POLICY_STORE_BFLOAT16,
+                                      f->model->strategy->kernels->fused_elements};
+        if (f->policy) mirt__fuse_half(graph, costs, &rule, keep, kept);
         if (graph->status != MIRT_OK) return graph->status;
         for (int i = 0; i < graph->count; i++) graph->node[i]->a.winograd = f->model->strategy->winograd;
     }
@@ -424,7 +426,7 @@ static void mirt__step_set(mirt_function *f, const mirt__function_desc *desc, in
     step->max_rows = desc->max_batch;
     step->replicas = replicas;
     step->by_replicas = desc->by_replicas;
-    step->float16 = f->root->scaled;
+    step->float16 = f->root->policy == MIRT__POLICY_MIXED_FLOAT16;
     step->sends_ahead = desc->sends_ahead && step->strategy->able.queues;
     step->num_fields = f->spec.num_fields;
     step->result_port = MIRT__MAX_FIELDS;
@@ -454,7 +456,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->layout = f->root->layout;
     f->spec = *desc->spec;
     mirt__step_set(f, desc, s->num_replicas * batches);
-    f->half = f->root->half;
+    f->policy = f->root->policy;
     f->recording.mode.training = desc->training;
     f->recording.mode.frozen = mirt__is_frozen;
     f->recording.mode.arg = f->root;

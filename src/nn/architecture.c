@@ -336,9 +336,11 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
     char label[MIRT__JSON_LABEL];
     const bool named = policy->type == MIRT__JSON_STRING;
     const char *name = named ? policy->string : "";
-    const bool scaled = strcmp(name, "mixed_float16") == 0;
-    mirt__set_half(model, scaled || strcmp(name, "mixed_bfloat16") == 0, scaled);
-    if (model->half || strcmp(name, "float32") == 0) return MIRT_OK;
+    for (int i = 0; i < MIRT__POLICY_COUNT; i++) {
+        if (strcmp(name, mirt__policy_name((mirt__policy)i)) != 0) continue;
+        mirt__set_policy(model, (mirt__policy)i);
+        return MIRT_OK;
+    }
     return mirt__fail(MIRT_E_FORMAT, "the dtype policy %s is unknown to this version",
                       named ? mirt__json_label(name, label) : "is no name, and");
 }

@@ -212,7 +212,8 @@ static bool mirt__write_model(mirt_model *model, mirt__text *out) {
         !mirt__write_terms(model, out))
         return false;
     mirt__write_frozen(model, out);
-    if (model->half && !model->owner) mirt__text_add(out, ",\"dtype_policy\":\"%s\"", mirt__dtype_policy(model));
+    if (model->policy && !model->owner)
+        mirt__text_add(out, ",\"dtype_policy\":\"%s\"", mirt__policy_name(model->policy));
     mirt__text_add(out, "}");
     return true;
 }

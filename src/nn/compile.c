@@ -134,7 +134,8 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     model->piece = piece;
     model->num_pieces = pieces;
     model->step = 0;
-    if (mirt__root(model, NULL)->scaled) mirt__loss_scale_set(mirt__root(model, NULL), MIRT__LOSS_SCALE, 0);
+    if (mirt__root(model, NULL)->policy == MIRT__POLICY_MIXED_FLOAT16)
+        mirt__loss_scale_set(mirt__root(model, NULL), MIRT__LOSS_SCALE, 0);
     model->rate_set = false;
     model->compiled = true;
     mirt__losses_warn(model);

@@ -20,6 +20,12 @@ typedef struct mirt__variable {
 
 typedef struct mirt_layer mirt__layer;
 
+/* Dtype policies: mirt__policy_name. */
+typedef enum mirt__policy {
+    MIRT__POLICY_FLOAT32, MIRT__POLICY_STORE_BFLOAT16, MIRT__POLICY_MIXED_BFLOAT16, MIRT__POLICY_MIXED_FLOAT16,
+    MIRT__POLICY_COUNT
+} mirt__policy;
+
 /* Description fields of a layer or optimizer, for saving and loading; the order is that of the file. */
 typedef enum mirt__field_kind {
     /* Enumerations, which files know by name (config_names.h): */
@@ -224,9 +230,8 @@ struct mirt_model {
     bool doomed;       /* destroyed by the user, but still a layer of the owner */
     uint64_t called_in, calls; /* the graph it was last called in, and how often */
 
-    bool half;         /* the policy mixed_bfloat16; that of the outermost model counts; or, */
-    bool scaled;       /* too: mixed_float16 */
-    double loss_scale; /* by which gradients are scaled then, and for how many steps it did well */
+    mirt__policy policy; /* that of the outermost model counts */
+    double loss_scale;   /* of mixed_float16: the factor of gradients, and the number of steps it did well */
     int64_t scale_steps;
     bool compiled;
     mirt_status failed; /* what the last mirt_compile came to, and, if it failed, why */
@@ -342,10 +347,9 @@ MIRT__LIB mirt_strategy *mirt__strategy_of_model(const mirt_model *model);
 MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first);
 /* "conv" is the layer conv and what lies in it, not conv2d; "conv*" is both; NULL is all. */
 MIRT__LIB bool mirt__matches(const char *name, const char *prefix);
-/* The policy of a root: warns where bfloat16 is emulated or not there. */
-MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled);
-/* Its name. */
-MIRT__LIB const char *mirt__dtype_policy(const mirt_model *model);
+/* The policy of a root. Warns where bfloat16 is emulated or unknown; cores take mixed_bfloat16 for mixed_float16. */
+MIRT__LIB void mirt__set_policy(mirt_model *model, mirt__policy policy);
+MIRT__LIB const char *mirt__policy_name(mirt__policy policy);
 #define MIRT__LOSS_SCALE 32768 /* the first one */
 /* A step with scaled gradients is over: Keras's LossScaleOptimizer. */
 MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow);

@@ -360,27 +360,30 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
     return mirt_last_status();
 }
 
+static const char *const mirt__policy_names[MIRT__POLICY_COUNT] = {"float32", "store_bfloat16", "mixed_bfloat16",
+                                                                   "mixed_float16"};
+
 MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy) {
     MIRT__USE_MODEL(model, mirt_last_status());
-    static const char *const names[] = {"float32", "mixed_bfloat16", "mixed_float16"};
     int index = 0;
     if (!model) return mirt__fail_missing("mirt_set_dtype_policy", "model");
     if (!policy) return mirt__fail(MIRT_E_INVALID, "mirt_set_dtype_policy: no policy");
-    while (index < MIRT__COUNT(names) && strcmp(policy, names[index]) != 0) index++;
-    if ((index == 2 || strcmp(policy, "float16") == 0) && !model->strategy->able.float16) {
+    while (index < MIRT__POLICY_COUNT && strcmp(policy, mirt__policy_names[index]) != 0) index++;
+    if ((index == MIRT__POLICY_MIXED_FLOAT16 || strcmp(policy, "float16") == 0) && !model->strategy->able.float16) {
         return mirt__fail(
             MIRT_E_INVALID,
             "the policy %s is for GPUs, whose float16 needs a scaled loss; mixed_bfloat16 is as fast and needs none",
             policy);
     }
-    if (index == MIRT__COUNT(names)) {
-        const char *nearest = strncmp(policy, "bf", 2) == 0    ? names[1]
-                              : strcmp(policy, "float16") == 0 ? names[2]
-                                                               : mirt__nearest(policy, names, MIRT__COUNT(names));
+    if (index == MIRT__POLICY_COUNT) {
+        const char *nearest = strncmp(policy, "bf", 2) == 0 ? mirt__policy_names[MIRT__POLICY_MIXED_BFLOAT16]
+                              : strcmp(policy, "float16") == 0
+                                  ? mirt__policy_names[MIRT__POLICY_MIXED_FLOAT16]
+                                  : mirt__nearest(policy, mirt__policy_names, MIRT__POLICY_COUNT);
         if (!nearest)
             return mirt__fail(MIRT_E_NOT_FOUND,
-                              "there is no dtype policy \"%s\"; there are \"float32\", \"mixed_bfloat16\" and, for "
-                              "GPUs, \"mixed_float16\"",
+                              "there is no dtype policy \"%s\"; there are \"float32\", \"mixed_bfloat16\", "
+                              "\"store_bfloat16\" and, for GPUs, \"mixed_float16\"",
                               policy);
         return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; did you mean \"%s\"?", policy, nearest);
     }
@@ -389,27 +392,26 @@ MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy
         return mirt__fail(MIRT_E_STATE,
                           "%s is being trained or recorded; mirt_set_dtype_policy has to wait until that call returns",
                           model->name);
-    mirt__set_half(model, index > 0, index == 2);
+    mirt__set_policy(model, (mirt__policy)index);
     return MIRT_OK;
 }
 
-MIRT__TRAINING_LIB const char *mirt__dtype_policy(const mirt_model *model) {
-    return model->scaled ? "mixed_float16" : model->half ? "mixed_bfloat16" : "float32";
-}
+MIRT__LIB const char *mirt__policy_name(mirt__policy policy) { return mirt__policy_names[policy]; }
 
-MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled) {
+MIRT__LIB void mirt__set_policy(mirt_model *model, mirt__policy policy) {
     const mirt__kernels *k = model->strategy->kernels;
-    if (half && !k->tiled_reads)
+    if (policy && !k->tiled_reads)
         mirt__log(model->strategy, MIRT_LOG_WARNING, "the %s kernels know no bfloat16: %s is computed in float32",
                   k->name, model->name);
-    else if (half && !scaled && !k->half)
+    else if (policy == MIRT__POLICY_MIXED_BFLOAT16 && !k->half)
         mirt__log(model->strategy, MIRT_LOG_WARNING,
-                  "products of bfloat16 are emulated on this machine: %s needs less memory, not less time",
+                  "products of bfloat16 are emulated on this machine: %s needs less memory, not less time; "
+                  "\"store_bfloat16\" is faster",
                   model->name);
-    model->half = half;
-    model->scaled = scaled && model->strategy->able.float16; /* cores take a model that was trained so for one of
-                                                                bfloat16 */
-    if (model->scaled && model->loss_scale == 0) model->loss_scale = MIRT__LOSS_SCALE;
+    model->policy = policy;
+    if (policy != MIRT__POLICY_MIXED_FLOAT16) return;
+    if (!model->strategy->able.float16) model->policy = MIRT__POLICY_MIXED_BFLOAT16;
+    else if (model->loss_scale == 0) model->loss_scale = MIRT__LOSS_SCALE;
 }
 
 MIRT__TRAINING_LIB void mirt__loss_scale_set(mirt_model *root, double scale, int64_t steps) {

@@ -1,6 +1,6 @@
 #include "half.h"
 #include "../ops/ops.h"
-/* Stores images as 16-bit numbers under a mixed policy. */
+/* Stores images as 16-bit numbers under dtype policies that ask for it. */
 
 /* Whether an elementwise kernel runs that reads and writes them so: not where readers compute what it would, and not in
    losses and metrics. */
@@ -90,8 +90,9 @@ MIRT__TRAINING bool mirt__half_cast(mirt__graph *graph, const mirt__storage_cost
     return graph->status == MIRT_OK;
 }
 
-MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *costs, mirt_dtype half,
-                               bool elements, mirt_tensor *const *keep, int count) {
+MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *costs, const mirt__half_rule *rule,
+                               mirt_tensor *const *keep, int count) {
+    const bool elements = rule->elements;
     if (MIRT__TRAINS && !mirt__half_cast(graph, costs, elements)) return;
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
@@ -113,10 +114,10 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, const mirt__storage_costs *co
     }
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
-        if (node->id == MIRT__OP_cast && node->a.half && node->out[0]->pass.half.possible) node->a.dtype = half;
-        else node->a.half = node->op->half_products && node->op->half_products(node);
+        if (node->id == MIRT__OP_cast && node->a.half && node->out[0]->pass.half.possible) node->a.dtype = rule->dtype;
+        else node->a.half = rule->products && node->op->half_products && node->op->half_products(node);
         for (int k = 0; k < node->num_out; k++) {
-            if (node->out[k]->pass.half.possible) node->out[k]->dtype = half;
+            if (node->out[k]->pass.half.possible) node->out[k]->dtype = rule->dtype;
         }
     }
 }

@@ -124,7 +124,8 @@ MIRT__LIB mirt_status mirt__fit_together(mirt_model *model, const mirt_dataset *
     mirt__fit_settings own;
     memset(&own, 0, sizeof own);
     own.model = mirt__model_hash(model);
-    own.kernels = mirt__root(model, NULL)->half && strstr(s->kernels->name, "bf16"); /* law 6 */
+    own.kernels = mirt__root(model, NULL)->policy == MIRT__POLICY_MIXED_BFLOAT16 &&
+                  strstr(s->kernels->name, "bf16"); /* law 6 */
     own.weights = s->servers ? 0 : mirt__weights_hash(model);
     own.training = mirt__training_hash(model, desc);
     own.samples = (uint64_t)mirt__dataset_spec(data)->samples;

@@ -47,7 +47,7 @@ static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, 
     const mirt__trainer *t = model->trainer;
     const mirt_function *f = t ? t->function[kind] : NULL;
     if (!f || most > f->step.max_rows || f->layout != mirt__root(model, NULL)->layout ||
-        f->root != mirt__root(model, NULL) || f->half != f->root->half || f->step.float16 != f->root->scaled)
+        f->root != mirt__root(model, NULL) || f->policy != f->root->policy)
         return false;
     if (!MIRT__TRAINS || kind >= MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
     bool weights = kind != MIRT__TRAIN ||

@@ -333,24 +333,24 @@ static void check_by_variable(void) {
 
 /* Whatever is stored, and whoever multiplies: the bits do not depend on the number of GPUs, and rounding is what it is
    with float32's weights as the measure. */
-static void check_choices(const network *n, int steps) {
+static void check_choices(const network *n, const char *policy, int first, int steps) {
     static const char *const devices[] = {"gpu:0", "gpu:0,gpu:1", "gpu:0,gpu:1,gpu:2", "gpu"};
     size_t count = 0, own;
     float *plain = trained(n, "cpu", "float32", steps, &count), *one = NULL;
-    for (int i = 0; plain && i < 6 * 4; i++) {
+    for (int i = first; plain && i < 6 * 4; i++) {
         const char *store = i / 8 == 0 ? "none" : i / 8 == 1 ? "all" : "auto", *blas = i / 4 % 2 ? "1" : "0";
         if (i % 4 % 2 && small_tier()) continue;
         setenv("MIRT_CUDA_STORE", store, 1);
         setenv("MIRT_CUDA_BLAS", blas, 1);
-        float *have = trained(n, devices[i % 4], "mixed_bfloat16", steps, &own);
+        float *have = trained(n, devices[i % 4], policy, steps, &own);
         unsetenv("MIRT_CUDA_STORE");
         unsetenv("MIRT_CUDA_BLAS");
         if (i % 4 == 0) {
             free(one);
             one = have;
             const double off = have ? furthest(have, plain, count) : 1;
-            ok(off > 1e-8 && off < 2e-4, "%s, stored: %s, cuBLAS: %s: weights are %.1e from float32's", n->name, store,
-               blas, off);
+            ok(off > 1e-8 && off < 2e-4, "%s, %s, stored: %s, cuBLAS: %s: weights are %.1e from float32's", n->name,
+               policy, store, blas, off);
             continue;
         }
         ok(one && have && own == count && memcmp(have, one, count * sizeof *have) == 0,
@@ -471,7 +471,7 @@ static void check_saved(const network *n) {
             mirt_strategy_destroy(s);
             s = strategy_on("gpu:1,gpu:2", 4);
             m = good && s ? mirt_load(s, path) : NULL;
-            good = m && m->scaled && m->loss_scale == 16384 && m->scale_steps == 1;
+            good = m && m->policy == MIRT__POLICY_MIXED_FLOAT16 && m->loss_scale == 16384 && m->scale_steps == 1;
         }
         for (int step = 3; good && step < 6; step++) good = train(m, step, 1);
         ok(good, "six steps, of which one overflows%s%s%s", k ? ", saved and loaded in between" : "", good ? "" : ": ",
@@ -597,7 +597,8 @@ int main(void) {
     check_training(&norms, small ? 4 : 15);
     check_training(&gates, small ? 3 : 10);
     check_by_variable();
-    check_choices(&gates, small ? 2 : 6);
+    check_choices(&gates, "mixed_bfloat16", 0, small ? 2 : 6);
+    check_choices(&gates, "store_bfloat16", small ? 16 : 0, small ? 2 : 6);
     check_overflow(&norms, "gpu");
     if (!small) check_overflow(&mnist, "gpu:0,gpu:1");
     check_growth(&norms);
