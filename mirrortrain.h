@@ -15246,51 +15246,70 @@ typedef struct MIRT__K(input_tile) {
     int64_t at, row, pixels, columns;
 } MIRT__K(input_tile);
 
-/* The hardware prefetcher does not read far enough ahead. */
-#define MIRT__AHEAD_OF(p) __builtin_prefetch((const char *)p + (at + j + 1024) * size);
-/* Columns [j, end), whole vectors or the last one, pixel by pixel, because sequential access is fastest. */
+/* The hardware prefetcher does not read far enough ahead. Lines are asked for in ascending order. */
+#define MIRT__AHEAD_OF(p) \
+    __builtin_prefetch((const char *)p + (at + step * j + 1024) * size); \
+    if (pairs) __builtin_prefetch((const char *)p + (at + step * j + MIRT__LANES + 1024) * size);
+/* Columns [j, end), whole vectors or the last one, pixel by pixel, because sequential access is fastest; `pairs`: two
+   pixels at a time, which share the loads of their columns. */
 MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(input_tile) * s, const int64_t first, const int64_t end,
-                                     const MIRT__K(how) how, const bool whole) {
+                                     const MIRT__K(how) how, const bool whole, const bool pairs) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
     const mirt__norm_columns columns = from->norm;
     const void *x = from->from.data;
     const bool half = from->from.dtype == MIRT__BFLOAT16;
-    const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4, step = pairs ? 2 : 1;
     int64_t at = s->at;
     float *to = s->to;
-    for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
+    for (int64_t p = 0; p < pixels; p += step, at += step * row, to += step * row) {
+        const int64_t next = p + 1 < pixels ? row : 0;
         for (int64_t j = first; j < end; j += MIRT__LANES) {
             const MIRT__K(norm) norm = MIRT__K(norm_of)(&columns, j, n, whole);
             MIRT__AHEAD_OF(x)
-            const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at + j, half, n, whole), &norm);
-            MIRT__K(store_part)(to + j, MIRT__K(activate)(u, &bend, how), n, whole);
+            /* Both are loaded first: `to` may be x. */
+            const MIRT__VEC u = MIRT__K(load_as)(x, at + j, half, n, whole),
+                            v = pairs ? MIRT__K(load_as)(x, at + next + j, half, n, whole) : u;
+            MIRT__K(store_part)(to + j, MIRT__K(activate)(MIRT__K(normed)(u, &norm), &bend, how), n, whole);
+            if (!pairs) continue;
+            MIRT__K(store_part)(to + next + j, MIRT__K(activate)(MIRT__K(normed)(v, &norm), &bend, how), n, whole);
         }
     }
 }
 MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(input_tile) * s, const int64_t first, const int64_t end,
-                                     const MIRT__K(how) how, const bool whole) {
+                                     const MIRT__K(how) how, const bool whole, const bool pairs) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.back->norm.activation);
     const mirt__norm_columns columns = from->norm;
     const float *less = from->less, *part = from->part;
     const void *dy = from->from.data, *z = from->from.back->z;
     const bool half = from->from.dtype == MIRT__BFLOAT16;
-    const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4, step = pairs ? 2 : 1;
     int64_t at = s->at;
     float *to = s->to;
-    for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
+    for (int64_t p = 0; p < pixels; p += step, at += step * row, to += step * row) {
+        const int64_t next = p + 1 < pixels ? row : 0;
         for (int64_t j = first; j < end; j += MIRT__LANES) {
             const MIRT__K(norm) norm = MIRT__K(norm_of)(&columns, j, n, whole);
             MIRT__AHEAD_OF(z)
             MIRT__AHEAD_OF(dy)
-            const MIRT__VEC d = MIRT__K(load_as)(z, at + j, half, n, whole) - norm.mean;
-            MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole);
-            if (bend.kind != MIRT_LINEAR)
+            const MIRT__VEC u = MIRT__K(load_as)(z, at + j, half, n, whole),
+                            v = pairs ? MIRT__K(load_as)(z, at + next + j, half, n, whole) : u;
+            const MIRT__VEC d = u - norm.mean, e = v - norm.mean;
+            MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole),
+                      h = pairs ? MIRT__K(load_as)(dy, at + next + j, half, n, whole) : g;
+            if (bend.kind != MIRT_LINEAR) {
                 g = MIRT__K(slope)(g, d * norm.factor + norm.offset, &bend, how);
-            if (less)
-                g = g - MIRT__K(load_part)(less + j, n, whole) - d * MIRT__K(load_part)(part + j, n, whole);
+                if (pairs) h = MIRT__K(slope)(h, e * norm.factor + norm.offset, &bend, how);
+            }
+            if (less) {
+                const MIRT__VEC mean = MIRT__K(load_part)(less + j, n, whole),
+                                by = MIRT__K(load_part)(part + j, n, whole);
+                g = g - mean - d * by;
+                h = h - mean - e * by;
+            }
             MIRT__K(store_part)(to + j, g * norm.factor, n, whole);
+            if (pairs) MIRT__K(store_part)(to + next + j, h * norm.factor, n, whole);
         }
     }
 }
@@ -15300,15 +15319,17 @@ static void MIRT__K(read_columns)(const MIRT__K(input_tile) *s) {
     const MIRT__K(how) how = MIRT__K(how_of)(
         MIRT__TRAINS && reader->back ? reader->back->norm.activation : reader->norm->activation);
     const int64_t whole = s->columns - s->columns % MIRT__LANES;
+    const bool clips = !MIRT__COMPACT && how == MIRT__K(by_clipping);
     if (MIRT__TRAINS && reader->back) {
-        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_back)(s, 0, whole, MIRT__K(by_clipping), true);
-        else MIRT__K(read_back)(s, 0, whole, MIRT__K(by_any), true);
-        if (whole < s->columns) MIRT__K(read_back)(s, whole, s->columns, MIRT__K(by_any), false);
+        if (clips) MIRT__K(read_back)(s, 0, whole, MIRT__K(by_clipping), true, true);
+        else MIRT__K(read_back)(s, 0, whole, MIRT__K(by_any), true, false);
+        if (whole < s->columns) MIRT__K(read_back)(s, whole, s->columns, MIRT__K(by_any), false, false);
     } else {
-        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_clipping), true);
-        else if (!MIRT__COMPACT && how == MIRT__K(by_silu)) MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_silu), true);
-        else MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_any), true);
-        if (whole < s->columns) MIRT__K(read_norm)(s, whole, s->columns, MIRT__K(by_any), false);
+        if (clips) MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_clipping), true, true);
+        else if (!MIRT__COMPACT && how == MIRT__K(by_silu))
+            MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_silu), true, false);
+        else MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_any), true, false);
+        if (whole < s->columns) MIRT__K(read_norm)(s, whole, s->columns, MIRT__K(by_any), false, false);
     }
 }
 
@@ -15743,13 +15764,21 @@ static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
 
 /* Depthwise convolutions and max pooling: vectors of channels, tap by tap. */
 
-/* Prefetches some lines of memory that is needed soon. */
-MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
+/* Takes some lines of memory that is needed soon, to be prefetched; where there are none, `instead`, and *step is 0. */
+MIRT__INLINE const char *MIRT__K(soon)(mirt__soon *soon, int64_t lines, int64_t *step, const void *instead) {
+    *step = 0;
+    if (!soon) return (const char *)instead;
     while (soon->next > 0 && soon->at[soon->next - 1] >= soon->end[soon->next - 1]) soon->next--;
-    if (soon->next == 0) return;
+    if (soon->next == 0) return (const char *)instead;
     const char *at = soon->at[soon->next - 1];
-    for (int64_t i = 0; i < lines; i++) __builtin_prefetch(at + i * 64, 0, 2);
     soon->at[soon->next - 1] = at + lines * 64;
+    *step = 64;
+    return at;
+}
+MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
+    int64_t step;
+    const char *at = MIRT__K(soon)(soon, lines, &step, soon);
+    for (int64_t i = 0; step > 0 && i < lines; i++) __builtin_prefetch(at + i * 64, 0, 2);
 }
 
 /* Several adjacent outputs share a tap's vector and hide the latency of their chains. */
@@ -15789,6 +15818,8 @@ MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, in
 MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t count,
                                       const bool back) {
     const int64_t step = row->x_step, from = at * step + j;
+    int64_t line;
+    const char *ahead = MIRT__K(soon)(row->soon, 2 * count, &line, row->x[0]);
     const float *a = row->x[back ? 2 : 0] + from, *b = row->x[back ? 5 : 3] + from, *c = row->x[back ? 8 : 6] + from;
     float *y = row->y + at * row->y_step + j;
     const MIRT__VEC k0 = MIRT__K(load)(row->k[0] + j), k1 = MIRT__K(load)(row->k[1] + j),
@@ -15804,6 +15835,9 @@ MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int
     c += 2 * step;
     for (int64_t i = 0; i < count; i++) {
         const MIRT__VEC a2 = MIRT__K(load)(a), b2 = MIRT__K(load)(b), c2 = MIRT__K(load)(c);
+        __builtin_prefetch(ahead, 0, 2);
+        __builtin_prefetch(ahead + line, 0, 2);
+        ahead += 2 * line;
         MIRT__VEC s = MIRT__K(fma)(back ? a2 : a0, k0, MIRT__K(zero)());
         s = MIRT__K(fma)(back ? a0 : a2, k2, MIRT__K(fma)(a1, k1, s));
         s = MIRT__K(fma)(b1, k4, MIRT__K(fma)(back ? b2 : b0, k3, s));
@@ -15843,7 +15877,6 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     for (; slides && i < row->count; i += MIRT__SLIDE) {
         const int64_t count = mirt__min(row->count - i, MIRT__SLIDE);
         for (int64_t j = 0; j < whole; j += MIRT__LANES) {
-            if (row->soon) MIRT__K(fetch)(row->soon, 2 * count); /* early, also for the adjacent columns */
             if (slides > 0) MIRT__K(taps_slide)(row, i, j, count, false);
             else if (MIRT__TRAINS) MIRT__K(taps_slide)(row, i, j, count, true);
         }
@@ -15875,29 +15908,75 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
 MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps,
                                         const bool whole) {
     const float *y = row->y + j;
-    int64_t at = 0;
+    int64_t at = 0, line;
+    const char *ahead = MIRT__K(soon)(row->soon, row->count, &line, y);
     MIRT__EACH_TAP(MIRT__TAP_LOAD)
     for (int64_t i = 0; i < row->count; i++) {
         const MIRT__VEC g = MIRT__K(load_part)(y, n, whole);
+        __builtin_prefetch(ahead, 0, 2);
+        ahead += line;
         MIRT__EACH_TAP(MIRT__TAP)
         at += row->x_step;
         y += row->y_step;
     }
     MIRT__EACH_TAP(MIRT__TAP_STORE)
 }
+#undef MIRT__TAP
+#if MIRT__MANY_REGISTERS
+/* The same for a sliding window of three by three taps. */
+#define MIRT__TAP(t, x) s##t = MIRT__K(fma)(x, g, s##t);
+MIRT__INLINE void MIRT__K(taps_slide_grad)(const mirt__taps_row *row, int64_t j) {
+    const int first = 0, taps = 9;
+    const bool whole = true;
+    const int64_t n = MIRT__LANES, step = row->x_step;
+    const float *y = row->y + j;
+    int64_t line;
+    const char *ahead = MIRT__K(soon)(row->soon, row->count, &line, y);
+    MIRT__EACH_TAP(MIRT__TAP_LOAD)
+    MIRT__VEC a0 = MIRT__K(load)(x0), a1 = MIRT__K(load)(x1), b0 = MIRT__K(load)(x3), b1 = MIRT__K(load)(x4),
+              c0 = MIRT__K(load)(x6), c1 = MIRT__K(load)(x7);
+    for (int64_t i = 0; i < row->count; i++) {
+        const MIRT__VEC g = MIRT__K(load)(y), a2 = MIRT__K(load)(x2), b2 = MIRT__K(load)(x5), c2 = MIRT__K(load)(x8);
+        __builtin_prefetch(ahead, 0, 2);
+        MIRT__TAP(0, a0) MIRT__TAP(1, a1) MIRT__TAP(2, a2)
+        MIRT__TAP(3, b0) MIRT__TAP(4, b1) MIRT__TAP(5, b2)
+        MIRT__TAP(6, c0) MIRT__TAP(7, c1) MIRT__TAP(8, c2)
+        a0 = a1;
+        a1 = a2;
+        b0 = b1;
+        b1 = b2;
+        c0 = c1;
+        c1 = c2;
+        x2 += step;
+        x5 += step;
+        x8 += step;
+        y += row->y_step;
+        ahead += line;
+    }
+    MIRT__EACH_TAP(MIRT__TAP_STORE)
+}
+#undef MIRT__TAP
+#endif
 #undef MIRT__EACH_TAP
 #undef MIRT__TAP_LOAD
-#undef MIRT__TAP
 #undef MIRT__TAP_STORE
 
 /* 25 taps are five groups of five; others use groups of nine first. */
 static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
+#if MIRT__MANY_REGISTERS
+    const bool slides = MIRT__K(taps_slides)(row) > 0;
+#endif
     for (int64_t j = 0; j < row->n; j += MIRT__LANES) {
         const int64_t n = row->n - j;
+#if MIRT__MANY_REGISTERS
+        if (slides && n >= MIRT__LANES) {
+            MIRT__K(taps_slide_grad)(row, j);
+            continue;
+        }
+#endif
         for (int first = 0, left = row->taps; left > 0;) {
             int taps = left % 5 == 0 ? 5 : left >= 9 ? 9 : left > 5 ? 5 : 1;
             if (n < MIRT__LANES) taps = 1;
-            if (row->soon) MIRT__K(fetch)(row->soon, 8);
             if (taps == 9) MIRT__K(taps_grad_of)(row, first, j, n, 9, true);
             else if (taps == 5) MIRT__K(taps_grad_of)(row, first, j, n, 5, true);
             else if (n >= MIRT__LANES) MIRT__K(taps_grad_of)(row, first, j, n, 1, true);
@@ -53527,10 +53606,10 @@ MIRT__ABSENT_LIB mirt_status mirt__run_resume(mirt__training_run *run);
 
 #endif
 
-/* >>section base/once_begin.inc */
+/* >>section base/cold_begin.inc */
 
-/* Begins code that runs once. */
-MIRT__ONCE_BEGIN
+/* Begins code that waits for kernels. */
+MIRT__COLD_BEGIN
 
 /* >>section checkpoint/weight_file.c */
 
