@@ -13875,85 +13875,34 @@ MIRT__INLINE __m512 mirt__pick_avx512(const float *four, __m512i place) {
 #pragma GCC push_options
 #pragma GCC target("avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")
 #endif
-/* Products of words of bfloat16 by the instructions of AVX512_BF16, beside the wrappers of AVX-512. */
+/* Words of bfloat16 by the instructions of AVX512_BF16, and fast ways for training. */
 #define MIRT__TALL
-#define MIRT__P(name) mirt__word_##name
 #define MIRT__PRODUCT(x, b, sum) \
     _mm512_dpbf16_ps(sum, (__m512bh)_mm512_castps_si512(x), (__m512bh)_mm512_castps_si512(b))
-/* The tiles of an instruction set, named MIRT__P(name). They use its wrappers and MIRT__PRODUCT(x, b, sum), which is
-   sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), there
-   are tiles of two vectors, the second of which is a half. */
-#if MIRT__ROWS == 6
-#define MIRT__TILES(T) T(1) T(2) T(3) T(4) T(5) T(6)
-#define MIRT__TILE_NAMES(vectors) \
-    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors), \
-        MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)
-#else
-#define MIRT__TILES(T) T(1) T(2) T(3) T(4)
-#define MIRT__TILE_NAMES(vectors) \
-    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
-#endif
-MIRT__TILES(MIRT__TILE_1)
-MIRT__TILES(MIRT__TILE_2)
-#ifdef MIRT__TALL /* tiles of two vectors have up to fourteen rows */
-MIRT__TILE_2(7) MIRT__TILE_2(8) MIRT__TILE_2(9) MIRT__TILE_2(10)
-MIRT__TILE_2(11) MIRT__TILE_2(12) MIRT__TILE_2(13) MIRT__TILE_2(14)
-#define MIRT__LOW_NAMES \
-    , MIRT__P(tile_7_2), MIRT__P(tile_8_2), MIRT__P(tile_9_2), MIRT__P(tile_10_2), \
-    MIRT__P(tile_11_2), MIRT__P(tile_12_2), MIRT__P(tile_13_2), MIRT__P(tile_14_2)
-#else
-#define MIRT__LOW_NAMES
-#endif
-#if MIRT__VECTORS == 4
-MIRT__TILES(MIRT__TILE_4)
-#endif
-#ifdef MIRT__HALF_PRODUCT
-MIRT__TILES(MIRT__TILE_half)
-#endif
-static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] = {
-    {MIRT__TILE_NAMES(1)}, {MIRT__TILE_NAMES(2) MIRT__LOW_NAMES},
-#if MIRT__VECTORS == 4
-    {MIRT__TILE_NAMES(4)},
-#else
-    {NULL},
-#endif
-#ifdef MIRT__HALF_PRODUCT
-    {MIRT__TILE_NAMES(half)}
-#else
-    {NULL}
-#endif
-};
-#undef MIRT__TILES
-#undef MIRT__TILE_NAMES
-#undef MIRT__LOW_NAMES
-#undef MIRT__TALL
-#undef MIRT__PRODUCT
-#undef MIRT__HALF_PRODUCT
-#undef MIRT__HALF_WHOLE
-#undef MIRT__P
 
-#define MIRT__WORD_BUFFER 1024 /* floats read at a time */
+/* Some lanes. */
+typedef __mmask16 mirt__word_some;
+MIRT__INLINE mirt__word_some mirt__word_first(int64_t count) { return mirt__first_avx512(count); }
+MIRT__INLINE __m512 mirt__word_floats(const float *p, const mirt__word_some some) {
+    return _mm512_maskz_loadu_ps(some, p);
+}
+MIRT__INLINE __m512 mirt__word_load(const uint16_t *p, const mirt__word_some some) {
+    return mirt__widen_avx512(_mm256_maskz_loadu_epi16(some, p));
+}
+MIRT__INLINE void mirt__word_store(float *p, __m512 x, const mirt__word_some some) {
+    _mm512_mask_storeu_ps(p, some, x);
+}
 
 /* (a[0], a[1]), (a[2], a[3]) .. (b[14], b[15]) */
-MIRT__INLINE __m512i mirt__word_neighbors(__m512 a, __m512 b) { return (__m512i)_mm512_cvtne2ps_pbh(b, a); }
+MIRT__INLINE __m512 mirt__word_neighbors(__m512 a, __m512 b) {
+    return _mm512_castsi512_ps((__m512i)_mm512_cvtne2ps_pbh(b, a));
+}
 /* (a[0], b[0]), (a[1], b[1]) .. */
-MIRT__INLINE __m512i mirt__word_merge(__m512 a, __m512 b) {
+MIRT__INLINE __m512 mirt__word_merge(__m512 a, __m512 b) {
     const __m512i order =
         _mm512_set_epi32(0x1f000f, 0x1e000e, 0x1d000d, 0x1c000c, 0x1b000b, 0x1a000a, 0x190009, 0x180008, 0x170007,
                          0x160006, 0x150005, 0x140004, 0x130003, 0x120002, 0x110001, 0x100000);
-    return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(b, a));
-}
-static void mirt__word_round(float *to, const float *from, int64_t count) {
-    int64_t i = 0;
-    for (; i + 32 <= count; i += 32) {
-        _mm512_storeu_si512(to + i / 2,
-                            mirt__word_neighbors(_mm512_loadu_ps(from + i), _mm512_loadu_ps(from + i + 16)));
-    }
-    const int64_t left = count - i;
-    if (left == 0) return;
-    const __m512 a = mirt__load_up_to_avx512(from + i, left),
-                 b = left > 16 ? mirt__load_some_avx512(from + i + 16, left - 16) : _mm512_setzero_ps();
-    _mm512_mask_storeu_epi32(to + i / 2, mirt__first_avx512((left + 1) / 2), mirt__word_neighbors(a, b));
+    return _mm512_castsi512_ps(_mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(b, a)));
 }
 
 /* Pixels with few channels, an odd number: several are spread at a time. */
@@ -13971,34 +13920,13 @@ static void mirt__word_round_odd(float *to, const float *from, int64_t channels,
         const int64_t floats = count * channels;
         const __m512 a = mirt__load_up_to_avx512(from, floats);
         const __m512 b = floats > 16 ? mirt__load_some_avx512(from + 16, floats - 16) : _mm512_setzero_ps();
-        const __m512i spread = _mm512_maskz_permutexvar_epi16(full, order, mirt__word_neighbors(a, b));
+        const __m512i rounded = _mm512_castps_si512(mirt__word_neighbors(a, b)),
+                      spread = _mm512_maskz_permutexvar_epi16(full, order, rounded);
         if (count * words == 16) _mm512_storeu_si512(to, spread);
         else _mm512_mask_storeu_epi32(to, mirt__first_avx512(count * words), spread);
     }
 }
 
-static void mirt__word_copy_rows(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
-    for (int64_t j = 0; j < columns; j += 16) {
-        for (int64_t p = 0; p < k; p += 2) {
-            const float *row = from + p * from_row + j;
-            const __m512 a = mirt__load_up_to_avx512(row, columns - j);
-            const __m512 b = p + 1 < k ? mirt__load_up_to_avx512(row + from_row, columns - j) : _mm512_setzero_ps();
-            _mm512_storeu_si512(to + p / 2 * MIRT__PANEL + j, mirt__word_merge(a, b));
-        }
-    }
-}
-static void mirt__word_transpose(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
-    float words[MIRT__PANEL * 32];
-    for (int64_t p = 0; p < k; p += 64) {
-        const int64_t length = mirt__min(k - p, 64);
-        for (int64_t j = 0; j < columns; j++) mirt__word_round(words + j * 32, from + j * from_row + p, length);
-        mirt__transpose_avx512(to + p / 2 * MIRT__PANEL, words, 32, (length + 1) / 2, columns);
-    }
-}
-
-MIRT__INLINE bool mirt__word_ready(const mirt__reader *reader) {
-    return reader->dtype == MIRT__BFLOAT16 && !reader->affine && !reader->norm && !reader->gate && !reader->back;
-}
 /* The most frequent conversions of bfloat16 tensors to words use registers: a normalization, linear or with relu or
    relu6, or the gradient of one. */
 typedef enum mirt__word_mode {
@@ -14025,9 +13953,6 @@ typedef struct mirt__word_input_tile {
     int64_t at, next, row, columns, pixels; /* `pixels` of `columns` channels, `row` apart, from two places: the second
                                                is below 0 for zeros */
 } mirt__word_input_tile;
-MIRT__INLINE __m512 mirt__word_load(const uint16_t *p, const __mmask16 some) {
-    return mirt__widen_avx512(_mm256_maskz_loadu_epi16(some, p));
-}
 /* A vector of channels from channel j on of the pixel that begins at `at`. */
 MIRT__INLINE __m512 mirt__word_value(const mirt__word_input_tile s, const int64_t at, const int64_t j,
                                      const __mmask16 some, const mirt__word_mode mode) {
@@ -14049,7 +13974,7 @@ MIRT__INLINE void mirt__word_input_tile_words(mirt__word_input_tile s, const mir
         for (; j + 32 <= s.columns; j += 32) {
             const __m512 a = mirt__word_value(s, s.at, j, 0xffff, mode),
                          b = mirt__word_value(s, s.at, j + 16, 0xffff, mode);
-            _mm512_storeu_si512(s.to + j / 2, mirt__word_neighbors(a, b));
+            mirt__store_avx512(s.to + j / 2, mirt__word_neighbors(a, b));
         }
         if (j + 16 <= s.columns) {
             const __m256bh x = _mm512_cvtneps_pbh(mirt__word_value(s, s.at, j, 0xffff, mode));
@@ -14072,12 +13997,12 @@ MIRT__INLINE void mirt__word_input_tile_pairs(mirt__word_input_tile s, const mir
         for (; j + 16 <= s.columns; j += 16) {
             const __m512 a = mirt__word_value(s, s.at, j, 0xffff, mode),
                          b = mirt__word_value(s, s.next, j, 0xffff, mode);
-            _mm512_storeu_si512(s.to + j, mirt__word_merge(a, lonely ? _mm512_setzero_ps() : b));
+            mirt__store_avx512(s.to + j, mirt__word_merge(a, lonely ? _mm512_setzero_ps() : b));
         }
         if (j == s.columns) continue;
         const __mmask16 some = mirt__first_avx512(s.columns - j);
         const __m512 a = mirt__word_value(s, s.at, j, some, mode), b = mirt__word_value(s, s.next, j, some, mode);
-        _mm512_mask_storeu_epi32(s.to + j, some, mirt__word_merge(a, lonely ? _mm512_setzero_ps() : b));
+        _mm512_mask_storeu_ps(s.to + j, some, mirt__word_merge(a, lonely ? _mm512_setzero_ps() : b));
     }
 }
 #define MIRT__WORD_INPUT_TILE(what) \
@@ -14112,100 +14037,17 @@ static mirt__word_input_tile mirt__word_input_tile_of(float *to, const mirt__sou
     return s;
 }
 
-/* The number of the `left` elements from `at` on to read next: whole pixels, or a part of one. */
-MIRT__INLINE int64_t mirt__word_take(int64_t at, int64_t left, int64_t channels) {
-    const int64_t place = at % channels, most = mirt__min(left, MIRT__WORD_BUFFER);
-    if (place == 0 && most >= channels) return most - most % channels;
-    return mirt__min(most, channels - place);
-}
-static void mirt__word_read_words(float *to, const mirt__source *source, int64_t at, int64_t channels, int64_t pixels) {
-    const mirt__reader *reader = &source->from;
-    const bool ready = mirt__word_ready(reader), odd = channels % 2 != 0;
-    const uint16_t *data = (const uint16_t *)reader->data + at;
-    const mirt__word_mode mode = odd ? MIRT__WORD_OTHER : mirt__word_mode_of(source);
-    float buffer[MIRT__WORD_BUFFER];
-    if (mode != MIRT__WORD_OTHER) {
-        const mirt__word_input_tile s = mirt__word_input_tile_of(to, source, at, -1, channels, channels, pixels);
-        mirt__word_words(&s, mode);
-        return;
-    }
-    if (ready && !odd) {
-        memcpy(to, data, (size_t)(pixels * channels) * sizeof(uint16_t));
-        return;
-    }
-    for (int64_t left = pixels * channels, take; left > 0; left -= take, at += take, data += take) {
-        take = ready ? channels : mirt__word_take(at, left, channels);
-        if (!ready) mirt__read_avx512(buffer, source, at, take);
-        /* With odd channels each pixel begins a word; a part of a pixel is even unless it is the last. */
-        const int64_t length = odd ? mirt__min(take, channels) : take;
-        if (!ready && length <= 15 && take > length) {
-            mirt__word_round_odd(to, buffer, length, take / length);
-            to += take / length * ((length + 1) / 2);
-            continue;
-        }
-        for (int64_t i = 0; i < take; i += length, to += (length + 1) / 2) {
-            if (ready) {
-                memset(to + length / 2, 0, sizeof(float));
-                memcpy(to, data, (size_t)length * sizeof(uint16_t));
-            } else {
-                mirt__word_round(to, buffer + i, length);
-            }
-        }
-    }
-}
-static void mirt__word_read_pairs(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels,
-                                  int64_t columns, int64_t pixels) {
-    const uint16_t *data = (const uint16_t *)source->from.data;
+#define MIRT__WORD_LAZY
+/* The words of such tensors, of pairs of pixels with `pairs`. Returns false for others. */
+MIRT__INLINE bool mirt__word_read_lazy(float *to, const mirt__source *source, int64_t at, int64_t next,
+                                       int64_t channels, int64_t columns, int64_t pixels, const bool pairs) {
     const mirt__word_mode mode = mirt__word_mode_of(source);
-    const bool ready = mirt__word_ready(&source->from);
-    float buffer[2][MIRT__WORD_BUFFER];
-    if (mode != MIRT__WORD_OTHER) {
-        const mirt__word_input_tile s = mirt__word_input_tile_of(to, source, at, next, channels, columns, pixels);
-        mirt__word_pairs(&s, mode);
-        return;
-    }
-    const int64_t line = columns == channels ? columns * pixels : columns; /* that follow each other */
-    for (int64_t left = pixels * columns, i = 0, take; left > 0; left -= take) {
-        take = ready ? line - i : mirt__word_take(at + i, line - i, channels);
-        if (!ready) {
-            mirt__read_avx512(buffer[0], source, at + i, take);
-            if (next >= 0) mirt__read_avx512(buffer[1], source, next + i, take);
-        }
-        for (int64_t j = 0; j < take; j += 16) {
-            const __mmask16 some = mirt__first_avx512(mirt__min(take - j, 16));
-            __m512 a, b = _mm512_setzero_ps();
-            if (ready) {
-                a = mirt__word_load(data + at + i + j, some);
-                if (next >= 0) b = mirt__word_load(data + next + i + j, some);
-            } else {
-                a = _mm512_maskz_loadu_ps(some, buffer[0] + j);
-                if (next >= 0) b = _mm512_maskz_loadu_ps(some, buffer[1] + j);
-            }
-            _mm512_mask_storeu_epi32(to + j, some, mirt__word_merge(a, b));
-        }
-        to += take;
-        i += take;
-        if (i < line) continue;
-        i = 0;
-        at += channels;
-        if (next >= 0) next += channels;
-    }
+    if (mode == MIRT__WORD_OTHER) return false;
+    const mirt__word_input_tile s = mirt__word_input_tile_of(to, source, at, next, channels, columns, pixels);
+    if (pairs) mirt__word_pairs(&s, mode);
+    else mirt__word_words(&s, mode);
+    return true;
 }
-
-/* The sum of all numbers in b's words. */
-static void mirt__word_column_sum(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh) {
-    for (int64_t j = 0; j < columns; j += 16) {
-        const __mmask16 some = mirt__first_avx512(mirt__min(columns - j, 16));
-        __m512 s = fresh ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(some, sum + j);
-        for (int64_t p = 0; p < k; p++) {
-            const __m512i word = _mm512_maskz_loadu_epi32(some, b + p * b_row + j);
-            s += _mm512_castsi512_ps(_mm512_slli_epi32(word, 16));
-            s += _mm512_castsi512_ps(_mm512_and_si512(word, _mm512_set1_epi32((int)0xffff0000u)));
-        }
-        _mm512_mask_storeu_ps(sum + j, some, s);
-    }
-}
-#undef MIRT__WORD_BUFFER
 
 /* The epilogues of training for bfloat16 outputs, row by row, with sums in registers; others use the code of
    AVX-512. */
@@ -14290,8 +14132,9 @@ MIRT__INLINE void mirt__word_finish_columns(const mirt__finishing *f, float *con
         if (columns == 32) {
             const __m512 high =
                 mirt__word_finish(&b, c[i] + j + 16, add + next, mask + next, z + next, some, way, below);
-            if (stream) _mm512_stream_si512((__m512i *)(void *)(y + place), mirt__word_neighbors(low, high));
-            else _mm512_storeu_si512(y + place, mirt__word_neighbors(low, high));
+            float *to = (float *)(void *)(y + place);
+            if (stream) mirt__stream_avx512(to, mirt__word_neighbors(low, high));
+            else mirt__store_avx512(to, mirt__word_neighbors(low, high));
         } else {
             _mm256_mask_storeu_epi16(y + place, some, (__m256i)_mm512_cvtneps_pbh(low));
         }
@@ -14341,115 +14184,9 @@ static void mirt__word_finish_rows(const mirt__finishing *f, float *const *c, co
 }
 #undef MIRT__WORD_WAYS
 #undef MIRT__WORD_FINISH
-
-static const mirt__words mirt__words_avx512bf16 = {
-    mirt__word_tiles, mirt__word_copy_rows, mirt__word_transpose, mirt__word_read_words,
-    MIRT__TRAINING_ENTRY(mirt__word_read_pairs), MIRT__TRAINING_ENTRY(mirt__word_column_sum)
-};
 #define MIRT__T(name) mirt__##name##_avx512bf16
 #define MIRT__NAME "avx512bf16"
-#define MIRT__HALF true
-#define MIRT__WORDS &mirt__words_avx512bf16
 #define MIRT__FINISH mirt__word_finish_rows
-/* The table of an instruction set: MIRT__T(name) uses the primitives MIRT__K(name). */
-#ifndef MIRT__T
-#define MIRT__T(name) MIRT__K(name)
-#define MIRT__HALF false
-#define MIRT__WORDS NULL
-#define MIRT__FINISH MIRT__K(finish_rows)
-#endif
-static const mirt__simd MIRT__T(simd) = {
-    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH,
-    MIRT__TRAINING_ENTRY(MIRT__K(column_sum)),
-    MIRT__K(pool_row), MIRT__TRAINING_ENTRY(MIRT__K(lay_windows)), MIRT__TRAINING_ENTRY(MIRT__K(pool_windows)),
-    MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
-    MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
-    MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__K(activate_range),
-    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(exp_range),
-    MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
-};
-
-#define MIRT__WRAP_COMMON(name, arguments)
-#define MIRT__WRAP_FAST(name, arguments) \
-    static void MIRT__T(name)(const mirt__##arguments *args, const mirt__where *where) { \
-        mirt__fast_##name(&MIRT__T(simd), args, where); \
-    }
-#define MIRT__WRAP_NORM(name, arguments) \
-    static void MIRT__T(name)(const mirt__##arguments *args, const mirt__where *where) { \
-        (args->by_row ? mirt__fast_##name##_by_row : mirt__fast_##name)(&MIRT__T(simd), args, where); \
-    }
-#define MIRT__WRAP(name, arguments, fast, use) MIRT__WRAP_##fast(name, arguments)
-MIRT__KERNEL_LIST(MIRT__WRAP)
-#undef MIRT__WRAP_COMMON
-#undef MIRT__WRAP_FAST
-#undef MIRT__WRAP_NORM
-#undef MIRT__WRAP
-static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
-    mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
-}
-static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) {
-    switch (args->kind) {
-    case MIRT_SGD:
-    case MIRT_MUON:
-    case MIRT_ADAFACTOR: mirt__fast_update(where, args, MIRT__K(sgd_range)); break;
-    case MIRT_ADAM:
-    case MIRT_ADAMW:
-    case MIRT_LAMB: mirt__fast_update(where, args, MIRT__K(adam_range)); break;
-    case MIRT_RMSPROP:
-    case MIRT_NADAM:
-    case MIRT_ADAGRAD:
-    case MIRT_ADAMAX:
-    case MIRT_LION:
-    case MIRT_ADADELTA:
-    case MIRT_SCHEDULE_FREE_ADAMW:
-    case MIRT_FTRL: mirt__fast_update(where, args, MIRT__OTHER_RANGE); break;
-    case MIRT__OPTIMIZER_COUNT: break;
-    }
-}
-
-MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
-    MIRT__NAME, true, MIRT__HALF, true, false,
-#define MIRT__KERNEL_FAST(name) MIRT__T(name)
-#define MIRT__KERNEL_NORM MIRT__KERNEL_FAST
-#define MIRT__KERNEL_COMMON(name) mirt__common_##name
-#define MIRT__KERNEL_ENTRY(name, arguments, fast, use) MIRT__USE_##use(MIRT__KERNEL_##fast(name)),
-    MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
-#undef MIRT__KERNEL_FAST
-#undef MIRT__KERNEL_NORM
-#undef MIRT__KERNEL_COMMON
-#undef MIRT__KERNEL_ENTRY
-    mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
-    MIRT__TRAINING_ENTRY(MIRT__T(accumulate)), MIRT__TRAINING_ENTRY(MIRT__T(update))
-};
-
-#undef MIRT__T
-#undef MIRT__NAME
-#undef MIRT__HALF
-#undef MIRT__WORDS
-#undef MIRT__FINISH
-/* Ends an instruction set: undefines its macros. */
-#undef MIRT__COMPACT
-#undef MIRT__STREAMS
-#undef MIRT__MASKS
-#undef MIRT__OTHER_RANGE
-#undef MIRT__LANES
-#undef MIRT__ROWS
-#undef MIRT__VECTORS
-#undef MIRT__POOL_VECTORS
-#undef MIRT__TRANSPOSE
-#undef MIRT__MANY_REGISTERS
-#undef MIRT__DRAW
-#undef MIRT__X86
-#undef MIRT__ODD
-#undef MIRT__QUARTER
-#undef MIRT__K
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#pragma GCC diagnostic pop
-#endif
 #endif
 
 #if !defined(MIRRORTRAIN_NO_SIMD) && defined(__aarch64__)
@@ -14544,6 +14281,285 @@ MIRT__INLINE void mirt__pair_neon(float *to, int64_t next, const float *above, c
 }
 #define MIRT__ONLY_simd_text
 #include "mirrortrain.h"
+#endif
+
+#ifdef MIRT__T /* instructions for products of bfloat16 */
+#define MIRT__HALF true
+#define MIRT__WORDS &MIRT__T(words)
+/* The primitives of products in words of bfloat16. They use the wrappers of an instruction set, and of its instructions
+   for words MIRT__PRODUCT(x, b, sum), mirt__word_neighbors and mirt__word_merge, which round, and those of
+   mirt__word_some, the first lanes. With MIRT__WORD_LAZY there are mirt__word_read_lazy and mirt__word_round_odd. */
+#define MIRT__P(name) mirt__word_##name
+/* The tiles of an instruction set, named MIRT__P(name). They use its wrappers and MIRT__PRODUCT(x, b, sum), which is
+   sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), there
+   are tiles of two vectors, the second of which is a half. */
+#if MIRT__ROWS == 6
+#define MIRT__TILES(T) T(1) T(2) T(3) T(4) T(5) T(6)
+#define MIRT__TILE_NAMES(vectors) \
+    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors), \
+        MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)
+#else
+#define MIRT__TILES(T) T(1) T(2) T(3) T(4)
+#define MIRT__TILE_NAMES(vectors) \
+    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
+#endif
+MIRT__TILES(MIRT__TILE_1)
+MIRT__TILES(MIRT__TILE_2)
+#ifdef MIRT__TALL /* tiles of two vectors have up to fourteen rows */
+MIRT__TILE_2(7) MIRT__TILE_2(8) MIRT__TILE_2(9) MIRT__TILE_2(10)
+MIRT__TILE_2(11) MIRT__TILE_2(12) MIRT__TILE_2(13) MIRT__TILE_2(14)
+#define MIRT__LOW_NAMES \
+    , MIRT__P(tile_7_2), MIRT__P(tile_8_2), MIRT__P(tile_9_2), MIRT__P(tile_10_2), \
+    MIRT__P(tile_11_2), MIRT__P(tile_12_2), MIRT__P(tile_13_2), MIRT__P(tile_14_2)
+#else
+#define MIRT__LOW_NAMES
+#endif
+#if MIRT__VECTORS == 4
+MIRT__TILES(MIRT__TILE_4)
+#endif
+#ifdef MIRT__HALF_PRODUCT
+MIRT__TILES(MIRT__TILE_half)
+#endif
+static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] = {
+    {MIRT__TILE_NAMES(1)}, {MIRT__TILE_NAMES(2) MIRT__LOW_NAMES},
+#if MIRT__VECTORS == 4
+    {MIRT__TILE_NAMES(4)},
+#else
+    {NULL},
+#endif
+#ifdef MIRT__HALF_PRODUCT
+    {MIRT__TILE_NAMES(half)}
+#else
+    {NULL}
+#endif
+};
+#undef MIRT__TILES
+#undef MIRT__TILE_NAMES
+#undef MIRT__LOW_NAMES
+#undef MIRT__TALL
+#undef MIRT__PRODUCT
+#undef MIRT__HALF_PRODUCT
+#undef MIRT__HALF_WHOLE
+#undef MIRT__P
+
+#define MIRT__WORD_BUFFER 1024 /* floats read at a time */
+
+static void mirt__word_round(float *to, const float *from, int64_t count) {
+    int64_t i = 0;
+    for (; i + 2 * MIRT__LANES <= count; i += 2 * MIRT__LANES) {
+        const MIRT__VEC a = MIRT__K(load)(from + i), b = MIRT__K(load)(from + i + MIRT__LANES);
+        MIRT__K(store)(to + i / 2, mirt__word_neighbors(a, b));
+    }
+    const int64_t left = count - i;
+    if (left == 0) return;
+    const MIRT__VEC a = MIRT__K(load_up_to)(from + i, left),
+                    b = left > MIRT__LANES ? MIRT__K(load_some)(from + i + MIRT__LANES, left - MIRT__LANES)
+                                           : MIRT__K(zero)();
+    mirt__word_store(to + i / 2, mirt__word_neighbors(a, b), mirt__word_first((left + 1) / 2));
+}
+
+static void mirt__word_copy_rows(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
+    for (int64_t j = 0; j < columns; j += MIRT__LANES) {
+        for (int64_t p = 0; p < k; p += 2) {
+            const float *row = from + p * from_row + j;
+            const MIRT__VEC a = MIRT__K(load_up_to)(row, columns - j);
+            const MIRT__VEC b = p + 1 < k ? MIRT__K(load_up_to)(row + from_row, columns - j) : MIRT__K(zero)();
+            MIRT__K(store)(to + p / 2 * MIRT__PANEL + j, mirt__word_merge(a, b));
+        }
+    }
+}
+static void mirt__word_transpose(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
+    float words[MIRT__PANEL * 32];
+    for (int64_t p = 0; p < k; p += 64) {
+        const int64_t length = mirt__min(k - p, 64);
+        for (int64_t j = 0; j < columns; j++) mirt__word_round(words + j * 32, from + j * from_row + p, length);
+        MIRT__K(transpose)(to + p / 2 * MIRT__PANEL, words, 32, (length + 1) / 2, columns);
+    }
+}
+
+MIRT__INLINE bool mirt__word_ready(const mirt__reader *reader) {
+    return reader->dtype == MIRT__BFLOAT16 && !reader->affine && !reader->norm && !reader->gate && !reader->back;
+}
+/* The number of the `left` elements from `at` on to read next: whole pixels, or a part of one. */
+MIRT__INLINE int64_t mirt__word_take(int64_t at, int64_t left, int64_t channels) {
+    const int64_t place = at % channels, most = mirt__min(left, MIRT__WORD_BUFFER);
+    if (place == 0 && most >= channels) return most - most % channels;
+    return mirt__min(most, channels - place);
+}
+static void mirt__word_read_words(float *to, const mirt__source *source, int64_t at, int64_t channels, int64_t pixels) {
+    const mirt__reader *reader = &source->from;
+    const bool ready = mirt__word_ready(reader), odd = channels % 2 != 0;
+    const uint16_t *data = (const uint16_t *)reader->data + at;
+    float buffer[MIRT__WORD_BUFFER];
+#ifdef MIRT__WORD_LAZY
+    if (!odd && mirt__word_read_lazy(to, source, at, -1, channels, channels, pixels, false)) return;
+#endif
+    if (ready && !odd) {
+        memcpy(to, data, (size_t)(pixels * channels) * sizeof(uint16_t));
+        return;
+    }
+    for (int64_t left = pixels * channels, take; left > 0; left -= take, at += take, data += take) {
+        take = ready ? channels : mirt__word_take(at, left, channels);
+        if (!ready) MIRT__K(read)(buffer, source, at, take);
+        /* With odd channels each pixel begins a word; a part of a pixel is even unless it is the last. */
+        const int64_t length = odd ? mirt__min(take, channels) : take;
+#ifdef MIRT__WORD_LAZY
+        if (!ready && length <= 15 && take > length) {
+            mirt__word_round_odd(to, buffer, length, take / length);
+            to += take / length * ((length + 1) / 2);
+            continue;
+        }
+#endif
+        for (int64_t i = 0; i < take; i += length, to += (length + 1) / 2) {
+            if (ready) {
+                memset(to + length / 2, 0, sizeof(float));
+                memcpy(to, data, (size_t)length * sizeof(uint16_t));
+            } else {
+                mirt__word_round(to, buffer + i, length);
+            }
+        }
+    }
+}
+static void mirt__word_read_pairs(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels,
+                                  int64_t columns, int64_t pixels) {
+    const uint16_t *data = (const uint16_t *)source->from.data;
+    const bool ready = mirt__word_ready(&source->from);
+    float buffer[2][MIRT__WORD_BUFFER];
+#ifdef MIRT__WORD_LAZY
+    if (mirt__word_read_lazy(to, source, at, next, channels, columns, pixels, true)) return;
+#endif
+    const int64_t line = columns == channels ? columns * pixels : columns; /* that follow each other */
+    for (int64_t left = pixels * columns, i = 0, take; left > 0; left -= take) {
+        take = ready ? line - i : mirt__word_take(at + i, line - i, channels);
+        if (!ready) {
+            MIRT__K(read)(buffer[0], source, at + i, take);
+            if (next >= 0) MIRT__K(read)(buffer[1], source, next + i, take);
+        }
+        for (int64_t j = 0; j < take; j += MIRT__LANES) {
+            const mirt__word_some some = mirt__word_first(mirt__min(take - j, MIRT__LANES));
+            MIRT__VEC a, b = MIRT__K(zero)();
+            if (ready) {
+                a = mirt__word_load(data + at + i + j, some);
+                if (next >= 0) b = mirt__word_load(data + next + i + j, some);
+            } else {
+                a = mirt__word_floats(buffer[0] + j, some);
+                if (next >= 0) b = mirt__word_floats(buffer[1] + j, some);
+            }
+            mirt__word_store(to + j, mirt__word_merge(a, b), some);
+        }
+        to += take;
+        i += take;
+        if (i < line) continue;
+        i = 0;
+        at += channels;
+        if (next >= 0) next += channels;
+    }
+}
+
+/* The sum of all numbers in b's words. */
+static void mirt__word_column_sum(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh) {
+    for (int64_t j = 0; j < columns; j += MIRT__LANES) {
+        const mirt__word_some some = mirt__word_first(mirt__min(columns - j, MIRT__LANES));
+        MIRT__VEC s = fresh ? MIRT__K(zero)() : mirt__word_floats(sum + j, some);
+        for (int64_t p = 0; p < k; p++) {
+            const MIRT__K(bits) words = (MIRT__K(bits))mirt__word_floats(b + p * b_row + j, some);
+            s += (MIRT__VEC)(words << 16);
+            s += (MIRT__VEC)(words & 0xffff0000u);
+        }
+        mirt__word_store(sum + j, s, some);
+    }
+}
+
+static const mirt__words MIRT__T(words) = {
+    mirt__word_tiles, mirt__word_copy_rows, mirt__word_transpose, mirt__word_read_words,
+    MIRT__TRAINING_ENTRY(mirt__word_read_pairs), MIRT__TRAINING_ENTRY(mirt__word_column_sum)
+};
+#undef MIRT__WORD_BUFFER
+#undef MIRT__WORD_LAZY
+/* The table of an instruction set: MIRT__T(name) uses the primitives MIRT__K(name). */
+#ifndef MIRT__T
+#define MIRT__T(name) MIRT__K(name)
+#define MIRT__HALF false
+#define MIRT__WORDS NULL
+#define MIRT__FINISH MIRT__K(finish_rows)
+#endif
+static const mirt__simd MIRT__T(simd) = {
+    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH,
+    MIRT__TRAINING_ENTRY(MIRT__K(column_sum)),
+    MIRT__K(pool_row), MIRT__TRAINING_ENTRY(MIRT__K(lay_windows)), MIRT__TRAINING_ENTRY(MIRT__K(pool_windows)),
+    MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
+    MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__K(activate_range),
+    MIRT__TRAINING_ENTRY(MIRT__K(slope_range)), MIRT__K(exp_range),
+    MIRT__TRAINING_ENTRY(MIRT__DRAW), MIRT__WORDS
+};
+
+#define MIRT__WRAP_COMMON(name, arguments)
+#define MIRT__WRAP_FAST(name, arguments) \
+    static void MIRT__T(name)(const mirt__##arguments *args, const mirt__where *where) { \
+        mirt__fast_##name(&MIRT__T(simd), args, where); \
+    }
+#define MIRT__WRAP_NORM(name, arguments) \
+    static void MIRT__T(name)(const mirt__##arguments *args, const mirt__where *where) { \
+        (args->by_row ? mirt__fast_##name##_by_row : mirt__fast_##name)(&MIRT__T(simd), args, where); \
+    }
+#define MIRT__WRAP(name, arguments, fast, use) MIRT__WRAP_##fast(name, arguments)
+MIRT__KERNEL_LIST(MIRT__WRAP)
+#undef MIRT__WRAP_COMMON
+#undef MIRT__WRAP_FAST
+#undef MIRT__WRAP_NORM
+#undef MIRT__WRAP
+static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
+    mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
+}
+static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) {
+    switch (args->kind) {
+    case MIRT_SGD:
+    case MIRT_MUON:
+    case MIRT_ADAFACTOR: mirt__fast_update(where, args, MIRT__K(sgd_range)); break;
+    case MIRT_ADAM:
+    case MIRT_ADAMW:
+    case MIRT_LAMB: mirt__fast_update(where, args, MIRT__K(adam_range)); break;
+    case MIRT_RMSPROP:
+    case MIRT_NADAM:
+    case MIRT_ADAGRAD:
+    case MIRT_ADAMAX:
+    case MIRT_LION:
+    case MIRT_ADADELTA:
+    case MIRT_SCHEDULE_FREE_ADAMW:
+    case MIRT_FTRL: mirt__fast_update(where, args, MIRT__OTHER_RANGE); break;
+    case MIRT__OPTIMIZER_COUNT: break;
+    }
+}
+
+MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
+    MIRT__NAME, true, MIRT__HALF, true, false,
+#define MIRT__KERNEL_FAST(name) MIRT__T(name)
+#define MIRT__KERNEL_NORM MIRT__KERNEL_FAST
+#define MIRT__KERNEL_COMMON(name) mirt__common_##name
+#define MIRT__KERNEL_ENTRY(name, arguments, fast, use) MIRT__USE_##use(MIRT__KERNEL_##fast(name)),
+    MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
+#undef MIRT__KERNEL_FAST
+#undef MIRT__KERNEL_NORM
+#undef MIRT__KERNEL_COMMON
+#undef MIRT__KERNEL_ENTRY
+    mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
+    MIRT__TRAINING_ENTRY(MIRT__T(accumulate)), MIRT__TRAINING_ENTRY(MIRT__T(update))
+};
+
+#undef MIRT__T
+#undef MIRT__NAME
+#undef MIRT__HALF
+#undef MIRT__WORDS
+#undef MIRT__FINISH
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
+#ifdef MIRT__K
 /* Ends an instruction set: undefines its macros. */
 #undef MIRT__COMPACT
 #undef MIRT__STREAMS
@@ -14560,6 +14576,9 @@ MIRT__INLINE void mirt__pair_neon(float *to, int64_t next, const float *above, c
 #undef MIRT__ODD
 #undef MIRT__QUARTER
 #undef MIRT__K
+#endif
+#if !defined(MIRRORTRAIN_NO_SIMD) && defined(__x86_64__) && !defined(__clang__)
+#pragma GCC diagnostic pop
 #endif
 
 #define MIRT__K(name) mirt__##name##_plain

@@ -59,17 +59,7 @@
 #include "simd_half.inc"
 #define MIRT__T(name) mirt__##name##_avx512bf16
 #define MIRT__NAME "avx512bf16"
-#define MIRT__HALF true
-#define MIRT__WORDS &mirt__words_avx512bf16
 #define MIRT__FINISH mirt__word_finish_rows
-#include "simd_table.inc"
-#include "simd_end.inc"
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#pragma GCC diagnostic pop
-#endif
 #endif
 
 #if !defined(MIRRORTRAIN_NO_SIMD) && defined(__aarch64__)
@@ -79,7 +69,24 @@
 #define MIRT__NAME "neon"
 #include "simd_neon.inc"
 #include "simd_text.inc"
+#endif
+
+#ifdef MIRT__T /* instructions for products of bfloat16 */
+#define MIRT__HALF true
+#define MIRT__WORDS &MIRT__T(words)
+#include "simd_words.inc"
+#include "simd_table.inc"
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
+#ifdef MIRT__K
 #include "simd_end.inc"
+#endif
+#if !defined(MIRRORTRAIN_NO_SIMD) && defined(__x86_64__) && !defined(__clang__)
+#pragma GCC diagnostic pop
 #endif
 
 #define MIRT__K(name) mirt__##name##_plain
