@@ -82,7 +82,7 @@ TSAN_TESTS = $(filter-out test_base test_interrupt test_scaling_model test_check
 	test_augment_layers test_png test_functional test_kernels test_layer_faults test_layer_misuse test_layer_names test_layers test_limits test_descriptions test_recording test_passes test_patience test_full test_resume_models test_no_threads test_misuse test_mnist_parity \
 	test_model test_models test_norm test_odd_files test_op_refusals test_save test_tensors test_transfer \
 	test_segment test_fused_law test_costs test_verdict_words,$(TESTS))
-ARM64_TESTS = $(filter test_kernels test_depthwise test_storage test_ops test_tensors test_golden test_team test_tree \
+ARM64_TESTS = $(filter test_kernels test_half test_depthwise test_storage test_ops test_tensors test_golden test_team test_tree \
 	test_augment test_augment_layers,$(TESTS))
 TEST_HEADERS = mirrortrain.h build/decoder $(wildcard tests/*.h tests/golden/*.h)
 CLI = $(wildcard cli/*.c)

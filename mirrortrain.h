@@ -382,8 +382,8 @@
    header. With gcc it optimizes its kernels itself; with clang compile it at -O2
    or above. -march is never needed: the processor is detected at run time.
 
-   Three environment variables are for tests: MIRT_CPU (plain, neon, avx2, avx512,
-   avx512bf16, reference) selects the kernels, MIRT_CORES emulates a number of cores,
+   Three environment variables are for tests: MIRT_CPU (plain, neon, neonbf16,
+   avx2, avx512, avx512bf16, reference) selects the kernels, MIRT_CORES emulates a number of cores,
    and MIRT_SYSFS names a directory that is read in place of /sys; its subdirectory
    "proc" is read in place of /proc for the affinity mask and control groups.
 */
@@ -4138,7 +4138,7 @@ typedef struct mirt__augment_rows {
     X(normalize, norm, NORM, ALL) X(norm_grad_sums, norm, NORM, TRAIN) X(norm_grad_input, norm, NORM, TRAIN)
 
 typedef struct mirt__kernels {
-    const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
+    const char *name; /* "avx512bf16", "avx512", "avx2", "neonbf16", "neon", "plain", "reference" */
     bool tiled_reads;      /* supports lazy operands with tiled reads, more epilogues and dtypes */
     bool half;             /* has instructions for products of bfloat16; otherwise these are emulated */
     bool fused_products;   /* products may have an addend or be reduced */
@@ -5964,7 +5964,7 @@ MIRT__LIB mirt_status mirt__make_directory(const char *path);
 
 #ifndef MIRT__PROCESSOR_H
 #define MIRT__PROCESSOR_H
-/* The instructions of x86 processors that kernels are written for. */
+/* The instructions of processors that kernels are written for. */
 
 #if defined(__x86_64__)
 /* X(name, which word of CPUID's answers, bit, state that the system has to save): Intel's manual, volume 2A. */
@@ -5979,6 +5979,15 @@ enum { MIRT__INSTRUCTION_LIST(MIRT__INSTRUCTION_NUMBER) MIRT__INSTRUCTION_COUNT 
 MIRT__LIB const char *mirt__instruction_name(int instruction);
 /* A bit for each that the processor has and whose registers the system saves. */
 MIRT__LIB unsigned mirt__instructions_there(void);
+#elif defined(__aarch64__)
+/* Of compilers that know FEAT_BF16: how a function's attribute `target` names it. */
+#if defined(__clang__) && __clang_major__ >= 13
+#define MIRT__NEON_BF16 "bf16"
+#elif !defined(__clang__) && __GNUC__ >= 10
+#define MIRT__NEON_BF16 "+bf16"
+#endif
+/* Whether the processor has it, and the compiler. */
+MIRT__LIB bool mirt__neon_bf16_there(void);
 #endif
 
 #endif
@@ -7224,7 +7233,7 @@ MIRT_API mirt_status mirt_machine(mirt_machine_info *out) {
 
 /* >>section base/processor.c */
 
-/* Asks x86 processors for their instructions. */
+/* Asks processors for their instructions. */
 
 #if defined(__x86_64__)
 
@@ -7251,6 +7260,28 @@ MIRT__LIB unsigned mirt__instructions_there(void) {
         if ((saved & state) == state) there |= (has >> mirt__instructions[i].bit & 1) << i;
     }
     return there;
+}
+
+#elif defined(__aarch64__)
+
+#if defined(__linux__)
+#include <sys/auxv.h>
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
+
+MIRT__LIB bool mirt__neon_bf16_there(void) {
+#if !defined(MIRT__NEON_BF16)
+    return false;
+#elif defined(__linux__)
+    return getauxval(26) >> 14 & 1; /* AT_HWCAP2, HWCAP2_BF16 */
+#elif defined(__APPLE__)
+    int there = 0;
+    size_t size = sizeof there;
+    return sysctlbyname("hw.optional.arm.FEAT_BF16", &there, &size, NULL, 0) == 0 && there;
+#else
+    return false;
+#endif
 }
 
 #endif
@@ -8883,8 +8914,8 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 
 /* The tables made by simd.c. In the single header they are defined before select.c. */
 #ifdef MIRRORTRAIN_SPLIT_BUILD
-extern const mirt__kernels mirt__kernels_avx512bf16, mirt__kernels_avx512, mirt__kernels_avx2, mirt__kernels_neon,
-    mirt__kernels_plain;
+extern const mirt__kernels mirt__kernels_avx512bf16, mirt__kernels_avx512, mirt__kernels_avx2,
+    mirt__kernels_neonbf16, mirt__kernels_neon, mirt__kernels_plain;
 #endif
 
 /* Pixels of a source as floats (or words), with zeros around its images. */
@@ -14281,6 +14312,56 @@ MIRT__INLINE void mirt__pair_neon(float *to, int64_t next, const float *above, c
 }
 #define MIRT__ONLY_simd_text
 #include "mirrortrain.h"
+#ifdef MIRT__NEON_BF16
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("bf16"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("+bf16")
+#endif
+/* Words of bfloat16 by the instructions of FEAT_BF16, beside the wrappers of NEON. In assembly, as not all compilers
+   declare the intrinsics where single functions have the instructions. Not BFMMLA: its vectors are two rows by two
+   columns. */
+#define MIRT__PRODUCT(x, b, sum) mirt__word_product(x, b, sum)
+
+/* At most a vector. */
+typedef int64_t mirt__word_some;
+MIRT__INLINE mirt__word_some mirt__word_first(int64_t count) { return count; }
+MIRT__INLINE float32x4_t mirt__word_floats(const float *p, mirt__word_some some) {
+    return mirt__load_up_to_neon(p, some);
+}
+MIRT__INLINE float32x4_t mirt__word_load(const uint16_t *p, mirt__word_some some) {
+    return some < MIRT__LANES ? mirt__load_half_some_neon(p, some) : mirt__load_half_neon(p);
+}
+MIRT__INLINE void mirt__word_store(float *p, float32x4_t x, mirt__word_some some) {
+    mirt__store_up_to_neon(p, x, some);
+}
+
+MIRT__INLINE float32x4_t mirt__word_product(float32x4_t x, float32x4_t b, float32x4_t sum) {
+    __asm__("bfdot %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(x), "w"(b));
+    return sum;
+}
+/* (x[0], x[1]), (x[2], x[3]), 0, 0 */
+MIRT__INLINE float32x4_t mirt__word_narrow(float32x4_t x) {
+    float32x4_t words;
+    __asm__("bfcvtn %0.4h, %1.4s" : "=w"(words) : "w"(x));
+    return words;
+}
+/* (a[0], a[1]), (a[2], a[3]), (b[0], b[1]), (b[2], b[3]) */
+MIRT__INLINE float32x4_t mirt__word_neighbors(float32x4_t a, float32x4_t b) {
+    float32x4_t words = mirt__word_narrow(a);
+    __asm__("bfcvtn2 %0.8h, %1.4s" : "+w"(words) : "w"(b));
+    return words;
+}
+/* (a[0], b[0]), (a[1], b[1]) .. */
+MIRT__INLINE float32x4_t mirt__word_merge(float32x4_t a, float32x4_t b) {
+    return vreinterpretq_f32_u16(vzip1q_u16(vreinterpretq_u16_f32(mirt__word_narrow(a)),
+                                            vreinterpretq_u16_f32(mirt__word_narrow(b))));
+}
+#define MIRT__T(name) mirt__##name##_neonbf16
+#define MIRT__NAME "neonbf16"
+#define MIRT__FINISH MIRT__K(finish_rows)
+#endif
 #endif
 
 #ifdef MIRT__T /* instructions for products of bfloat16 */
@@ -18958,13 +19039,18 @@ MIRT__KERNELS_END
 
 #if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__x86_64__)
 #define MIRT__TABLES_X86
+#elif !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__aarch64__)
+#define MIRT__TABLES_ARM64
 #endif
 
 static const mirt__kernels *const mirt__select_tables[] = {
 #ifdef MIRT__TABLES_X86
     &mirt__kernels_avx512bf16, &mirt__kernels_avx512, &mirt__kernels_avx2,
 #endif
-#if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__aarch64__)
+#ifdef MIRT__TABLES_ARM64
+#ifdef MIRT__NEON_BF16
+    &mirt__kernels_neonbf16,
+#endif
     &mirt__kernels_neon,
 #endif
 #ifndef MIRT__REAL_DOUBLE
@@ -18982,6 +19068,8 @@ MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count) {
     const unsigned there = mirt__instructions_there(), avx2 = (2u << MIRT__INSTRUCTION_fma) - 1,
                    avx512 = (2u << MIRT__INSTRUCTION_avx512dq) - 1, all = (2u << MIRT__INSTRUCTION_avx512bf16) - 1;
     first = (there & all) == all ? 0 : (there & avx512) == avx512 ? 1 : (there & avx2) == avx2 ? 2 : 3;
+#elif defined(MIRT__TABLES_ARM64) && defined(MIRT__NEON_BF16)
+    first = mirt__neon_bf16_there() ? 0 : 1;
 #endif
     *count = MIRT__COUNT(mirt__select_tables) - first;
     return mirt__select_tables + first;
@@ -19003,6 +19091,7 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
 }
 
 #undef MIRT__TABLES_X86
+#undef MIRT__TABLES_ARM64
 
 /* >>section base/cold_end.inc */
 
@@ -38228,7 +38317,7 @@ static void mirt__env_features(mirt__text *out) {
                                      mirt__instruction_name(i));
     }
 #elif defined(__aarch64__)
-    used += (size_t)snprintf(list, sizeof list, "neon");
+    used += (size_t)snprintf(list, sizeof list, "neon%s", mirt__neon_bf16_there() ? " bf16" : "");
 #endif
     (void)used;
     mirt__env_string(out, "instructions", list);
@@ -51360,6 +51449,18 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static float mir
 #define MIRT__PEAK_FMA(a, b, c) vfmaq_f32(c, a, b)
 static float mirt__peak_neon(int64_t count) { MIRT__PEAK_TEXT(float32x4_t, vdupq_n_f32) }
 #undef MIRT__PEAK_FMA
+#ifdef MIRT__NEON_BF16
+__attribute__((target(MIRT__NEON_BF16))) MIRT__INLINE float32x4_t mirt__peak_dot(float32x4_t a, float32x4_t b,
+                                                                                 float32x4_t sum) {
+    __asm__("bfdot %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(a), "w"(b));
+    return sum;
+}
+#define MIRT__PEAK_FMA(a, b, c) mirt__peak_dot(a, b, c)
+__attribute__((target(MIRT__NEON_BF16))) static float mirt__peak_bf16(int64_t count) {
+    MIRT__PEAK_TEXT(float32x4_t, vdupq_n_f32)
+}
+#undef MIRT__PEAK_FMA
+#endif
 #endif
 typedef float mirt__peak_four __attribute__((vector_size(16)));
 #define MIRT__PEAK_FMA(a, b, c) ((a) * (b) + (c))
@@ -51390,6 +51491,9 @@ static const mirt__peak mirt__peaks[] = {
     {"avx2", mirt__peak_avx2, 8, NULL},
 #endif
 #ifdef MIRT__PEAK_NEON
+#ifdef MIRT__NEON_BF16
+    {"neonbf16", mirt__peak_neon, 4, mirt__peak_bf16},
+#endif
     {"neon", mirt__peak_neon, 4, NULL},
 #endif
     {"plain", mirt__peak_plain, 4, NULL}};

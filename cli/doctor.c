@@ -88,11 +88,12 @@ static void look_at_processor(visit *v) {
         say(v, FINE, "processor", "%s, %d core%s: the container is limited to the time of %.1f", name, m->cores,
             m->cores == 1 ? "" : "s", m->core_limit);
     else say(v, FINE, "processor", "%s, %d core%s", name, m->cores, m->cores == 1 ? "" : "s");
-    const char *best = strstr(instructions, "avx512bf16") ? "avx512bf16"
-                       : strstr(instructions, "avx512dq") ? "avx512"
-                       : strstr(instructions, "fma")      ? "avx2"
-                       : strstr(instructions, "neon")     ? "neon"
-                                                          : "plain";
+    const char *best = strstr(instructions, "avx512bf16")  ? "avx512bf16"
+                       : strstr(instructions, "avx512dq")  ? "avx512"
+                       : strstr(instructions, "fma")       ? "avx2"
+                       : strstr(instructions, "neon bf16") ? "neonbf16"
+                       : strstr(instructions, "neon")      ? "neon"
+                                                           : "plain";
     if (strcmp(kernels, "cuda") == 0) say(v, FINE, "kernels", "cuda");
     else if (!has(v, "vectors"))
         say(v, WARNED, "kernels",

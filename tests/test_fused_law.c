@@ -75,7 +75,7 @@ static void check_devices(const network *net, const how *h, int replicas, bool w
 /* Products and sums of float32 are the same chains on all of them, whatever is stored; what has no instructions for
    products of bfloat16 differs from what has. */
 static void check_instruction_sets(const network *net, const how *h, bool winograd) {
-    static const char *const simd[] = {"avx512bf16", "avx512", "avx2", "neon"};
+    static const char *const simd[] = {"avx512bf16", "avx512", "avx2", "neonbf16", "neon"};
     char want[MIRT__SHA256_HEX] = "", have[MIRT__SHA256_HEX] = "";
     const char *first = NULL;
     int compared = 0;

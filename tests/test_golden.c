@@ -419,7 +419,7 @@ static void check_accuracy(const golden_accuracy *c, int number) {
 }
 
 int main(void) {
-    static const char *const cpus[] = {"avx512bf16", "avx512", "avx2", "neon", "plain", "reference"};
+    static const char *const cpus[] = {"avx512bf16", "avx512", "avx2", "neonbf16", "neon", "plain", "reference"};
     int tables;
     const mirt__kernels *const *table = mirt__kernel_tables(&tables);
     for (int i = 0; i < MIRT__COUNT(golden_conv_cases); i++) {

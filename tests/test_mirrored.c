@@ -126,7 +126,7 @@ static void check_optimizers(void) {
 
 /* The order of additions is that of shapes alone, whatever the length of a vector. */
 static void check_instruction_sets(void) {
-    static const char *const simd[] = {"avx512bf16", "avx512", "avx2", "neon"};
+    static const char *const simd[] = {"avx512bf16", "avx512", "avx2", "neonbf16", "neon"};
     char want[MIRT__SHA256_HEX] = "", have[MIRT__SHA256_HEX];
     const char *first = NULL;
     int compared = 0;

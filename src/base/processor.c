@@ -1,4 +1,4 @@
-/* Asks x86 processors for their instructions. */
+/* Asks processors for their instructions. */
 
 #include "processor.h"
 
@@ -27,6 +27,28 @@ MIRT__LIB unsigned mirt__instructions_there(void) {
         if ((saved & state) == state) there |= (has >> mirt__instructions[i].bit & 1) << i;
     }
     return there;
+}
+
+#elif defined(__aarch64__)
+
+#if defined(__linux__)
+#include <sys/auxv.h>
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
+
+MIRT__LIB bool mirt__neon_bf16_there(void) {
+#if !defined(MIRT__NEON_BF16)
+    return false;
+#elif defined(__linux__)
+    return getauxval(26) >> 14 & 1; /* AT_HWCAP2, HWCAP2_BF16 */
+#elif defined(__APPLE__)
+    int there = 0;
+    size_t size = sizeof there;
+    return sysctlbyname("hw.optional.arm.FEAT_BF16", &there, &size, NULL, 0) == 0 && there;
+#else
+    return false;
+#endif
 }
 
 #endif

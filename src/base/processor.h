@@ -1,6 +1,6 @@
 #ifndef MIRT__PROCESSOR_H
 #define MIRT__PROCESSOR_H
-/* The instructions of x86 processors that kernels are written for. */
+/* The instructions of processors that kernels are written for. */
 
 #include "base.h"
 
@@ -17,6 +17,15 @@ enum { MIRT__INSTRUCTION_LIST(MIRT__INSTRUCTION_NUMBER) MIRT__INSTRUCTION_COUNT 
 MIRT__LIB const char *mirt__instruction_name(int instruction);
 /* A bit for each that the processor has and whose registers the system saves. */
 MIRT__LIB unsigned mirt__instructions_there(void);
+#elif defined(__aarch64__)
+/* Of compilers that know FEAT_BF16: how a function's attribute `target` names it. */
+#if defined(__clang__) && __clang_major__ >= 13
+#define MIRT__NEON_BF16 "bf16"
+#elif !defined(__clang__) && __GNUC__ >= 10
+#define MIRT__NEON_BF16 "+bf16"
+#endif
+/* Whether the processor has it, and the compiler. */
+MIRT__LIB bool mirt__neon_bf16_there(void);
 #endif
 
 #endif

@@ -1,3 +1,4 @@
+#include "../base/processor.h"
 #include "../function/fit_program.h"
 #include "timeline.h"
 /* Where the time of a step goes, beside what the machine could do. */
@@ -43,6 +44,18 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static float mir
 #define MIRT__PEAK_FMA(a, b, c) vfmaq_f32(c, a, b)
 static float mirt__peak_neon(int64_t count) { MIRT__PEAK_TEXT(float32x4_t, vdupq_n_f32) }
 #undef MIRT__PEAK_FMA
+#ifdef MIRT__NEON_BF16
+__attribute__((target(MIRT__NEON_BF16))) MIRT__INLINE float32x4_t mirt__peak_dot(float32x4_t a, float32x4_t b,
+                                                                                 float32x4_t sum) {
+    __asm__("bfdot %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(a), "w"(b));
+    return sum;
+}
+#define MIRT__PEAK_FMA(a, b, c) mirt__peak_dot(a, b, c)
+__attribute__((target(MIRT__NEON_BF16))) static float mirt__peak_bf16(int64_t count) {
+    MIRT__PEAK_TEXT(float32x4_t, vdupq_n_f32)
+}
+#undef MIRT__PEAK_FMA
+#endif
 #endif
 typedef float mirt__peak_four __attribute__((vector_size(16)));
 #define MIRT__PEAK_FMA(a, b, c) ((a) * (b) + (c))
@@ -72,6 +85,9 @@ static const mirt__peak mirt__peaks[] = {
     {"avx2", mirt__peak_avx2, 8, NULL},
 #endif
 #ifdef MIRT__PEAK_NEON
+#ifdef MIRT__NEON_BF16
+    {"neonbf16", mirt__peak_neon, 4, mirt__peak_bf16},
+#endif
     {"neon", mirt__peak_neon, 4, NULL},
 #endif
     {"plain", mirt__peak_plain, 4, NULL}};

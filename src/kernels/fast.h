@@ -247,8 +247,8 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 
 /* The tables made by simd.c. In the single header they are defined before select.c. */
 #ifdef MIRRORTRAIN_SPLIT_BUILD
-extern const mirt__kernels mirt__kernels_avx512bf16, mirt__kernels_avx512, mirt__kernels_avx2, mirt__kernels_neon,
-    mirt__kernels_plain;
+extern const mirt__kernels mirt__kernels_avx512bf16, mirt__kernels_avx512, mirt__kernels_avx2,
+    mirt__kernels_neonbf16, mirt__kernels_neon, mirt__kernels_plain;
 #endif
 
 /* Pixels of a source as floats (or words), with zeros around its images. */

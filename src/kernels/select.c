@@ -6,13 +6,18 @@
 
 #if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__x86_64__)
 #define MIRT__TABLES_X86
+#elif !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__aarch64__)
+#define MIRT__TABLES_ARM64
 #endif
 
 static const mirt__kernels *const mirt__select_tables[] = {
 #ifdef MIRT__TABLES_X86
     &mirt__kernels_avx512bf16, &mirt__kernels_avx512, &mirt__kernels_avx2,
 #endif
-#if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__aarch64__)
+#ifdef MIRT__TABLES_ARM64
+#ifdef MIRT__NEON_BF16
+    &mirt__kernels_neonbf16,
+#endif
     &mirt__kernels_neon,
 #endif
 #ifndef MIRT__REAL_DOUBLE
@@ -30,6 +35,8 @@ MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count) {
     const unsigned there = mirt__instructions_there(), avx2 = (2u << MIRT__INSTRUCTION_fma) - 1,
                    avx512 = (2u << MIRT__INSTRUCTION_avx512dq) - 1, all = (2u << MIRT__INSTRUCTION_avx512bf16) - 1;
     first = (there & all) == all ? 0 : (there & avx512) == avx512 ? 1 : (there & avx2) == avx2 ? 2 : 3;
+#elif defined(MIRT__TABLES_ARM64) && defined(MIRT__NEON_BF16)
+    first = mirt__neon_bf16_there() ? 0 : 1;
 #endif
     *count = MIRT__COUNT(mirt__select_tables) - first;
     return mirt__select_tables + first;
@@ -51,3 +58,4 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
 }
 
 #undef MIRT__TABLES_X86
+#undef MIRT__TABLES_ARM64

@@ -1,5 +1,6 @@
 /* The hot kernels, compiled once for each instruction set with its wrappers. */
 
+#include "../base/processor.h"
 #include "augment.h"
 #include "common.h"
 #include "reference.h"
@@ -69,6 +70,18 @@
 #define MIRT__NAME "neon"
 #include "simd_neon.inc"
 #include "simd_text.inc"
+#ifdef MIRT__NEON_BF16
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("bf16"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("+bf16")
+#endif
+#include "simd_neon_half.inc"
+#define MIRT__T(name) mirt__##name##_neonbf16
+#define MIRT__NAME "neonbf16"
+#define MIRT__FINISH MIRT__K(finish_rows)
+#endif
 #endif
 
 #ifdef MIRT__T /* instructions for products of bfloat16 */

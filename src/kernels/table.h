@@ -461,7 +461,7 @@ typedef struct mirt__augment_rows {
     X(normalize, norm, NORM, ALL) X(norm_grad_sums, norm, NORM, TRAIN) X(norm_grad_input, norm, NORM, TRAIN)
 
 typedef struct mirt__kernels {
-    const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
+    const char *name; /* "avx512bf16", "avx512", "avx2", "neonbf16", "neon", "plain", "reference" */
     bool tiled_reads;      /* supports lazy operands with tiled reads, more epilogues and dtypes */
     bool half;             /* has instructions for products of bfloat16; otherwise these are emulated */
     bool fused_products;   /* products may have an addend or be reduced */

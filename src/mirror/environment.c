@@ -108,7 +108,7 @@ static void mirt__env_features(mirt__text *out) {
                                      mirt__instruction_name(i));
     }
 #elif defined(__aarch64__)
-    used += (size_t)snprintf(list, sizeof list, "neon");
+    used += (size_t)snprintf(list, sizeof list, "neon%s", mirt__neon_bf16_there() ? " bf16" : "");
 #endif
     (void)used;
     mirt__env_string(out, "instructions", list);
