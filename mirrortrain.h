@@ -37006,17 +37006,19 @@ MIRT__LIB mirt_status mirt__usable(const mirt_strategy *s) {
 }
 
 MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
+    return mirt__usable(s) == MIRT_OK ? s->round(s, fn, arg) : mirt_last_status();
+}
+
+static void mirt__lead_devices(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
     mirt__pinned pinned;
-    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
-    mirt__pin_begin(&pinned, s->socket); /* the calling thread is the first device's */
-    const mirt_status status = s->round(s, fn, arg);
+    mirt__pin_begin(&pinned, s->socket); /* this thread, which may be the runner, is the first device's */
+    mirt__team_run(s->leaders, fn, arg);
     mirt__pin_end(&pinned);
-    return status;
 }
 
 /* A round without a watchdog. */
 static mirt_status mirt__round_free(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
-    return mirt__team_run(s->leaders, fn, arg), MIRT_OK;
+    return mirt__lead_devices(s, fn, arg), MIRT_OK;
 }
 
 #if defined(MIRRORTRAIN_NO_THREADS) || defined(MIRRORTRAIN_NO_TRAIN)
@@ -37453,7 +37455,7 @@ static mirt_status mirt__round_run(void *arg) {
     mirt__team_look(s->leaders, looks ? mirt__watch_look : NULL, s, s->watch->period);
     mirt__team_look(s->device[0].team, looks ? mirt__watch_look : NULL, s, s->watch->period);
     mirt__section before = mirt__watch_enter(s, MIRT__SECTION_DEVICES, NULL);
-    mirt__team_run(s->leaders, mirt__round_device, s);
+    mirt__lead_devices(s, mirt__round_device, s);
     return mirt__watch_leave(s, before) ? MIRT_OK : MIRT_E_TIMEOUT;
 }
 

@@ -305,9 +305,10 @@ static void keep_log(mirt_log_level level, const char *text, void *user) {
     mirt__line_add(said, sizeof said, "%s%s", said[0] ? "; " : "", text);
 }
 
-static mirt_strategy *strategy_on(const char *devices, int threads) {
+static mirt_strategy *strategy_within(const char *devices, int threads, double timeout_seconds) {
     mirt_strategy_desc d;
     memset(&d, 0, sizeof d);
+    d.timeout_seconds = timeout_seconds;
     d.devices = devices;
     d.threads = threads;
     d.replicas = 2;
@@ -316,6 +317,8 @@ static mirt_strategy *strategy_on(const char *devices, int threads) {
     said[0] = 0;
     return mirt_strategy_create(&d);
 }
+
+static mirt_strategy *strategy_on(const char *devices, int threads) { return strategy_within(devices, threads, 0); }
 
 static void says(const char *devices, int threads, const char *part) {
     mirt_strategy *s = strategy_on(devices, threads);
@@ -361,6 +364,24 @@ static void take_device(void *arg, int device) {
 }
 
 static bool on(uint64_t mask, uint64_t socket) { return mask && !(mask & ~socket); }
+
+static mirt_status take_runner(void *mask) { return *(uint64_t *)mask = own_mask(), MIRT_OK; }
+
+/* With a time limit a runner thread leads the first device. It also reads data, and may start threads for that. */
+static void check_runner(void) {
+    const uint64_t before = own_mask();
+    uint64_t runner = 0;
+    masks m;
+    memset(&m, 0, sizeof m);
+    m.strategy = strategy_within("auto", 0, 60);
+    const bool ran = m.strategy && mirt__on_devices(m.strategy, take_device, &m) == MIRT_OK &&
+                     mirt__watched(m.strategy, take_runner, &runner) == MIRT_OK;
+    if ((before & 3) != 3) skip("the runner is where it belongs: cores 0 and 1 are not to be had");
+    else ok(ran && on(m.mask[0][0], 5) && on(m.mask[1][0], 10) && runner == before && own_mask() == before,
+            "a runner thread is on a socket only while devices run: %llx, %llx after", (unsigned long long)m.mask[0][0],
+            (unsigned long long)runner);
+    mirt_strategy_destroy(m.strategy);
+}
 
 /* Whether every thread of each device runs where it should, and the caller where it did. */
 static void check_pins(void) {
@@ -454,6 +475,7 @@ static void check_strategies(void) {
        "waking takes %g s, others spin for %g s", machine.wake_seconds, machine.spin_seconds);
     says("auto", 1, "2 CPU devices, one per socket, of 1 thread");
     check_pins();
+    check_runner();
     check_touch();
     char one[MIRT__SHA256_HEX], sockets[MIRT__SHA256_HEX];
     trained("1", 1, one);
