@@ -3202,8 +3202,8 @@ typedef void (*mirt_task_fn)(const mirt_task_event *event, void *user);
    MIRT_E_STATE. */
 MIRT_API mirt_status mirt_record_tasks(mirt_strategy *strategy, mirt_task_fn fn, void *user);
 /* A parallel loop in which the threads of the first device have nothing to do: they start, and meet at its end. For
-   timing it. */
-MIRT_API void mirt_run_empty_loop(mirt_strategy *strategy);
+   timing it. MIRT_E_INVALID, MIRT_E_STATE, or why the devices cannot be used any more. */
+MIRT_API mirt_status mirt_run_empty_loop(mirt_strategy *strategy);
 #endif
 
 /* What holds a fit up most. */
@@ -51858,9 +51858,13 @@ MIRT_API mirt_status mirt_record_tasks(mirt_strategy *s, mirt_task_fn fn, void *
 
 static void mirt__tasks_nothing(void *arg, int member) { (void)arg, (void)member; }
 
-MIRT_API void mirt_run_empty_loop(mirt_strategy *s) {
-    MIRT__USE(s, );
-    if (s) mirt__team_run(s->device[0].team, mirt__tasks_nothing, NULL);
+MIRT_API mirt_status mirt_run_empty_loop(mirt_strategy *s) {
+    MIRT__USE(s, mirt_last_status());
+    if (!s) return mirt__fail_missing(__func__, "strategy");
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status(); /* the team's threads may be in a job for good */
+    if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_run_empty_loop: a step is under way");
+    mirt__team_run(s->device[0].team, mirt__tasks_nothing, NULL);
+    return MIRT_OK;
 }
 
 /* >>section inspect/finite.c */

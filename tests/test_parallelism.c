@@ -355,11 +355,19 @@ static void test_misuse(void) {
        "two devices: \"%s\"", mirt_last_error());
     ok(mirt_record_tasks(NULL, count_event, NULL) == MIRT_E_INVALID && strstr(mirt_last_error(), "mirt_record_tasks"),
        "no strategy: \"%s\"", mirt_last_error());
-    mirt_run_empty_loop(NULL);
+    ok(mirt_run_empty_loop(NULL) == MIRT_E_INVALID && strstr(mirt_last_error(), "mirt_run_empty_loop"),
+       "no strategy to run a loop: \"%s\"", mirt_last_error());
     mirt_strategy *one = strategy_of(1, 1, 1), *many = simulated(64);
-    mirt_run_empty_loop(one);
-    mirt_run_empty_loop(many);
-    ok(one && many, "no strategy, one thread, and threads that are simulated have nothing to wait for");
+    ok(mirt_run_empty_loop(one) == MIRT_OK && mirt_run_empty_loop(many) == MIRT_OK,
+       "one thread, and threads that are simulated, have nothing to wait for");
+    snprintf(one->lost, sizeof one->lost, "a test lost them");
+    ok(mirt_run_empty_loop(one) == MIRT_E_DEVICE && strstr(mirt_last_error(), "a test lost them"),
+       "devices that are lost run no loop: \"%s\"", mirt_last_error());
+    one->lost[0] = 0;
+    one->running = true;
+    ok(mirt_run_empty_loop(one) == MIRT_E_STATE && strstr(mirt_last_error(), "a step is under way"),
+       "nor do those in a step: \"%s\"", mirt_last_error());
+    one->running = false;
     mirt_strategy_destroy(one);
     mirt_strategy_destroy(many);
 }

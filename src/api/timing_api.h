@@ -73,8 +73,8 @@ typedef void (*mirt_task_fn)(const mirt_task_event *event, void *user);
    MIRT_E_STATE. */
 MIRT_API mirt_status mirt_record_tasks(mirt_strategy *strategy, mirt_task_fn fn, void *user);
 /* A parallel loop in which the threads of the first device have nothing to do: they start, and meet at its end. For
-   timing it. */
-MIRT_API void mirt_run_empty_loop(mirt_strategy *strategy);
+   timing it. MIRT_E_INVALID, MIRT_E_STATE, or why the devices cannot be used any more. */
+MIRT_API mirt_status mirt_run_empty_loop(mirt_strategy *strategy);
 #endif
 
 /* What holds a fit up most. */

@@ -29,7 +29,11 @@ MIRT_API mirt_status mirt_record_tasks(mirt_strategy *s, mirt_task_fn fn, void *
 
 static void mirt__tasks_nothing(void *arg, int member) { (void)arg, (void)member; }
 
-MIRT_API void mirt_run_empty_loop(mirt_strategy *s) {
-    MIRT__USE(s, );
-    if (s) mirt__team_run(s->device[0].team, mirt__tasks_nothing, NULL);
+MIRT_API mirt_status mirt_run_empty_loop(mirt_strategy *s) {
+    MIRT__USE(s, mirt_last_status());
+    if (!s) return mirt__fail_missing(__func__, "strategy");
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status(); /* the team's threads may be in a job for good */
+    if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_run_empty_loop: a step is under way");
+    mirt__team_run(s->device[0].team, mirt__tasks_nothing, NULL);
+    return MIRT_OK;
 }
