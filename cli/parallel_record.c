@@ -154,6 +154,24 @@ bool end_step(recording *r) {
     return true;
 }
 
+/* Fills `totals` with the steps' seconds, in ascending order. */
+static void add_up_steps(const recording *r, double *totals) {
+    for (int k = 0; k < r->steps; k++) {
+        totals[k] = 0;
+        for (int64_t i = 0; i < r->plan.times; i++) totals[k] += r->step[k][i];
+    }
+    qsort(totals, (size_t)r->steps, sizeof *totals, by_size);
+}
+
+/* Lower quartiles of many tasks add up to less than a step takes, as tasks are slow in different steps. */
+static void scale_to(double total, double *seconds, int64_t count) {
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) sum += seconds[i];
+    for (int64_t i = 0; i < count && sum > 0; i++) seconds[i] *= total / sum;
+}
+
+static double median_of(const double *sorted, int count) { return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2; }
+
 int quartile_of(int count) { return count > 0 ? (count - 1) / 4 : 0; }
 
 bool sum_up(recording *r) {
@@ -166,8 +184,11 @@ bool sum_up(recording *r) {
         for (int k = 0; k < r->steps; k++) order[k] = r->step[k][i];
         qsort(order, (size_t)r->steps, sizeof *order, by_size);
         r->quartile[i] = order[quartile_of(r->steps)];
-        r->median[i] = (order[(r->steps - 1) / 2] + order[r->steps / 2]) / 2;
+        r->median[i] = median_of(order, r->steps);
     }
+    add_up_steps(r, order);
+    scale_to(order[quartile_of(r->steps)], r->quartile, r->plan.times);
+    scale_to(median_of(order, r->steps), r->median, r->plan.times);
     return true;
 }
 

@@ -11,6 +11,8 @@ enum { USUAL_CORES = 64, MAX_CHECKED = 16, MAX_COUNTS = MAX_BATCHES + 5 };
 typedef struct prediction {
     machine m;
     bool real;         /* it is checked: */
+    double real_step[2 * MAX_RECORDINGS]; /* seconds of steps measured before and after the recording */
+    int real_steps;
     double measured, checked; /* seconds: the lower quartile, and as predicted for this machine */
     recording steps;
     replayed all, *row; /* by the lower quartiles of tasks' times: programs that interrupt tasks do no harm */
@@ -27,21 +29,32 @@ typedef struct study {
     double error;                      /* the largest of checks, as a share */
 } study;
 
+static bool increases(const batches *list) {
+    for (int i = 1; i < list->count; i++)
+        if (list->rows[i] <= list->rows[i - 1]) return false;
+    return true;
+}
+
+static int64_t most_cores(const options *o) {
+    return o->core_counts.count ? o->core_counts.rows[o->core_counts.count - 1] : USUAL_CORES;
+}
+
 bool parallelism_fits(const options *o) {
     const bool others = o->core_counts.count || o->bandwidth > 0 || o->sockets || o->barrier > 0 || o->json || o->check;
-    if (!o->parallelism && others)
+    if (!o->parallelism && !others) return true;
+    if (!o->parallelism)
         complain("--cores, --bandwidth, --sockets, --barrier, --check and --json need --parallelism");
-    else if (o->parallelism && (o->devices || o->replicas || o->threads || o->shares || o->profile || o->feed))
+    else if (o->devices || o->replicas || o->threads || o->shares || o->profile || o->feed)
         complain("--parallelism excludes --devices, --replicas, --threads, --shares, --profile and --feed");
-    else if (o->parallelism && works_together()) complain("--parallelism is for one process");
-    else {
-        for (int i = 1; i < o->core_counts.count; i++) {
-            if (o->core_counts.rows[i] > o->core_counts.rows[i - 1]) continue;
-            complain("--cores: the numbers must increase");
-            return false;
-        }
-        return true;
-    }
+    else if (works_together()) complain("--parallelism is for one process");
+    else if (!increases(&o->core_counts)) complain("--cores: the numbers must increase");
+    else if (o->sockets > most_cores(o))
+        complain("--sockets is %lld, but the largest of --cores is %lld: lower --sockets, or raise --cores",
+                 (long long)o->sockets, (long long)most_cores(o));
+    else if (o->steps > MAX_RECORDINGS)
+        complain("--parallelism records up to %d steps: lower --steps", (int)MAX_RECORDINGS);
+    else if (o->json && o->batch_list.count > 1) complain("--json is for one batch size: give one --batch");
+    else return true;
     return false;
 }
 
@@ -54,13 +67,13 @@ static bool has_enough(const options *o, int done, double seconds) {
     return done >= LEAST_STEPS && seconds >= (o->seconds ? (double)o->seconds : DEFAULT_SECONDS);
 }
 
-/* Seconds of a loop without work, the median. */
+/* Seconds of a loop without work, the median; negative: it failed. */
 static double measure_barrier(mirt_strategy *strategy) {
     enum { LOOPS = 1001 };
     double times[LOOPS];
     for (int i = 0; i < LOOPS; i++) {
         const double begin = seconds_now();
-        mirt_run_empty_loop(strategy);
+        if (mirt_run_empty_loop(strategy) != MIRT_OK) return -1;
         times[i] = seconds_now() - begin;
     }
     qsort(times, LOOPS, sizeof *times, by_size);
@@ -95,16 +108,16 @@ static int measure_machine(const study *s, int threads, double *stream, double *
     o.threads = threads;
     int status = begin_job(&j, &o, 1);
     if (status == EXIT_OK && !((*stream = measure_stream(&j)) > 0)) status = complain_of_step(&j);
-    if (status == EXIT_OK) *barrier = measure_barrier(j.strategy);
+    if (status == EXIT_OK && (*barrier = measure_barrier(j.strategy)) < 0) status = complain_of_step(&j);
     end_job(&j);
     return status;
 }
 
-/* Real threads; returns an exit status. */
-static int measure_step(const study *s, prediction *p) {
+/* Real threads; adds to the steps measured so far. Returns an exit status. */
+static int measure_steps(const study *s, prediction *p) {
     options o = *s->o;
     job j;
-    double times[MAX_RECORDINGS];
+    double *times = p->real_step + p->real_steps;
     int count = 0;
     o.threads = p->m.cores;
     int status = begin_job(&j, &o, s->batch);
@@ -117,8 +130,7 @@ static int measure_step(const study *s, prediction *p) {
         times[count++] = seconds_now() - start;
     }
     end_job(&j);
-    qsort(times, (size_t)count, sizeof *times, by_size);
-    if (count) p->measured = times[quartile_of(count)];
+    p->real_steps += count;
     return status;
 }
 
@@ -163,11 +175,17 @@ static void choose_cores(study *s) {
     }
 }
 
-/* Sockets in use are full but for the last one. */
-static double bandwidth_of(const study *s, int cores) {
+/* The sockets on which so many cores are: the largest number of cores fills all, others as few as possible. */
+static int64_t sockets_of(const study *s, int64_t cores) {
     const int64_t sockets = s->o->sockets ? s->o->sockets : 1, all = s->at[s->count - 1].m.cores;
-    const int64_t per_socket = (all + sockets - 1) / sockets, used = (cores + per_socket - 1) / per_socket;
-    return s->o->bandwidth > 0 ? (double)s->o->bandwidth * 1e9 * (double)used : s->bandwidth;
+    int64_t used = 0;
+    for (int64_t room = 0; room < cores; used++) room += all / sockets + (used < all % sockets);
+    return used;
+}
+
+static double bandwidth_of(const study *s, int cores) {
+    const double socket = s->o->bandwidth > 0 ? (double)s->o->bandwidth * 1e9 : s->bandwidth;
+    return socket * (double)sockets_of(s, cores);
 }
 
 /* With the numbers of this machine, for comparison with what was measured. */
@@ -176,6 +194,8 @@ static bool check(study *s, prediction *p) {
     replayed all;
     m.barrier = s->barrier;
     m.bandwidth = s->bandwidth;
+    qsort(p->real_step, (size_t)p->real_steps, sizeof *p->real_step, by_size);
+    p->measured = p->real_step[quartile_of(p->real_steps)];
     if (!replay(&p->steps.plan, p->steps.quartile, &m, p->row, &all)) return false;
     p->checked = all.seconds;
     const double error = all.seconds / p->measured - 1;
@@ -269,9 +289,10 @@ static void print_rows(const prediction *p, const int64_t *order) {
     const double least = 0.0005 * p->all.seconds;
     double rest = 0;
     int64_t left = 0;
-    printf("operations on %d core%s, slowest first: a loop ends at a barrier; tasks are those of the longest loop\n",
+    printf("operations on %d core%s, slowest first; tasks: of the longest loop; largest: the share of its largest "
+           "task; serial: work of one thread\n",
            p->m.cores, p->m.cores == 1 ? "" : "s");
-    printf("%9s %10s %9s %6s %7s %8s %10s\n", "ms", "on one", "speed-up", "loops", "tasks", "largest", "serial ms");
+    printf("%9s %10s %9s %6s %7s %8s %10s\n", "ms", "1-core ms", "speed-up", "loops", "tasks", "largest", "serial ms");
     for (int64_t i = 0; i < p->steps.plan.rows; i++) {
         const schedule_row *row = &p->steps.plan.row[order[i]];
         const replayed *r = &p->row[order[i]];
@@ -280,10 +301,10 @@ static void print_rows(const prediction *p, const int64_t *order) {
             left++;
             continue;
         }
-        printf("%9.3f %10.3f %9.1f %6lld %7lld %7.2f%% %10.3f%s", r->seconds * 1e3, r->work * 1e3,
-               r->work / r->seconds, (long long)r->loops, (long long)r->tasks, 100 * r->largest, r->serial * 1e3,
-               r->memory > 0 ? "  memory" : "");
-        tell(*row->layer ? "  %-26s %s" : "  %s%s", row->op, row->layer);
+        printf("%9.3f %10.3f %9.1f %6lld %7lld %7.2f%% %10.3f", r->seconds * 1e3, r->work * 1e3, r->work / r->seconds,
+               (long long)r->loops, (long long)r->tasks, 100 * r->largest, r->serial * 1e3);
+        tell(*row->layer ? "  %-26s %s%s" : "  %s%s%s", row->op, row->layer,
+             r->memory > 0 ? "  limited by memory" : "");
     }
     if (left) printf("%9.3f  (the rest: %lld below 0.05 %%)\n", rest * 1e3, (long long)left);
 }
@@ -291,20 +312,20 @@ static void print_rows(const prediction *p, const int64_t *order) {
 static void print_serial(const study *s, const prediction *p) {
     serial_part part[SERIAL_PARTS];
     const int count = serial_parts(p, part);
-    printf("not divided, on one core: %.3f ms, %.2f %% of its step\n", p->all.serial * 1e3,
-           100 * p->all.serial / one_core(s));
+    printf("work of one thread while the others wait: %.3f ms, %.2f %% of the step on one core\n",
+           p->all.serial * 1e3, 100 * p->all.serial / one_core(s));
     for (int i = 0; i < count; i++)
         if (part[i].seconds >= 5e-7) printf("%9.3f  %s\n", part[i].seconds * 1e3, part[i].name);
 }
 
 static void print_predictions(const study *s) {
-    printf("predicted, in ms; speed-up beside what linear scaling and the bandwidth of memory allow; the last columns "
-           "are what keeps it from being linear\n");
-    printf("%5s %10s %6s %8s %7s %7s %6s %8s %9s %8s %8s %8s\n", "cores", "ms", "+-", "speed-up", "linear", "memory",
-           "of it", "serial", "imbalance", "barriers", "memory", "more work");
+    printf("predicted steps; linear, bandwidth: the speed-up that the cores and their memory allow; of limit: the "
+           "share of the smaller; the other columns: ms lost to each cause\n");
+    printf("%5s %10s %6s %8s %7s %9s %8s %8s %9s %8s %8s %9s\n", "cores", "ms", "+-", "speed-up", "linear", "bandwidth",
+           "of limit", "serial", "imbalance", "barriers", "memory", "more work");
     for (int i = 0; i < s->count; i++) {
         const prediction *p = &s->at[i];
-        printf("%5d %10.3f %5.1f%% %8.2f %7d %7.1f %5.0f%% %8.3f %9.3f %8.3f %8.3f %8.3f\n", p->m.cores,
+        printf("%5d %10.3f %5.1f%% %8.2f %7d %9.1f %7.0f%% %8.3f %9.3f %8.3f %8.3f %9.3f\n", p->m.cores,
                p->all.seconds * 1e3, 100 * band_of(s, p), speedup_of(s, p), p->m.cores,
                bandwidth_speedup(&p->all, one_core(s), &p->m), 100 * speedup_of(s, p) / bound_of(s, p),
                serial_loss(p) * 1e3, p->all.imbalance * 1e3, p->all.barriers * 1e3, p->all.memory * 1e3,
@@ -327,6 +348,10 @@ static bool print_text(const study *s) {
          "machine_gb_s=%.1f machine_barrier_us=%.2f",
          s->o->model, (long long)s->batch, s->o->forward ? "forward" : "train", most->steps.steps,
          most->m.barrier * 1e6, s->stream * 1e-9, s->cores, s->bandwidth * 1e-9, s->barrier * 1e6);
+    if (!(s->o->bandwidth > 0) && most->m.cores > s->cores)
+        printf("note: the memory bandwidth is what the %d core%s of this machine can use; for another machine, give "
+               "--bandwidth\n",
+               s->cores, s->cores == 1 ? "" : "s");
     print_rows(most, order);
     print_serial(s, most);
     print_predictions(s);
@@ -407,9 +432,11 @@ static int measure_all(study *s) {
     double none;
     int status = measure_machine(s, 1, &s->stream, &none);
     if (status == EXIT_OK) status = measure_machine(s, s->cores, &s->bandwidth, &s->barrier);
+    if (s->bandwidth < s->stream) s->bandwidth = s->stream; /* other programs took the rest */
     for (int i = 0; i < s->count && status == EXIT_OK; i++) {
-        if (s->at[i].real) status = measure_step(s, &s->at[i]);
+        if (s->at[i].real) status = measure_steps(s, &s->at[i]);
         if (status == EXIT_OK) status = record(s, s->at[i].m.cores, &s->at[i].steps);
+        if (status == EXIT_OK && s->at[i].real) status = measure_steps(s, &s->at[i]); /* the machine's speed drifts */
     }
     return status;
 }

@@ -85,7 +85,7 @@ typedef struct recording {
     schedule plan;
     double *step[MAX_RECORDINGS]; /* seconds, as the schedule has places for them */
     int steps;
-    double *quartile, *median;    /* of each place; the first is the lower quartile */
+    double *quartile, *median;    /* of each place, the first the lower quartile; both add up to that of the steps */
     schedule now;                 /* of the step under way, */
     double *seconds;              /* and its times */
     int64_t room, first;          /* first: the piece where the row under way begins */

@@ -174,8 +174,11 @@ gives "bench --parallelism" 0 "parallelism: model=mnist batch=16 mode=train step
 is "predictions for one core, those that are checked, and those asked for" \
     "$(sed -n '/^cores /,/^check/s/^ *\([0-9]*\) .*/\1/p' out | tr '\n' ' ')" "$predicted"
 gives "the update is a row" 0 "(update)"
+is "a bandwidth that is given needs no note" "$(grep -c '^note: the memory bandwidth' out)" 0
 gives "and so are the layers" 0 "dense_1"
 gives "it is checked on one core" 0 "check: 1 real core takes"
+run bench --batch 4 --steps 2 --parallelism --cores 1024
+gives "that of fewer cores is noted" 0 "note: the memory bandwidth is what the "
 if has python3; then
 run bench --batch 4 --steps 2 --parallelism --cores 4 --forward --json
 is "bench --parallelism --json" "$status $(python3 -c '
@@ -185,6 +188,17 @@ p = t["predictions"][-1]
 parts = p["serial"] + (p["work"] - p["serial"]) / 4 + p["imbalance"] + p["barriers"] + p["memory"]
 print(t["label"], t["mode"], p["cores"], len(p["operations"]) > 5, abs(parts / p["seconds"] - 1) < 1e-6)')" \
     "0 predicted forward 4 True True"
+run bench --batch 4 --steps 2 --parallelism --cores 1,2,3,4 --sockets 3 --bandwidth 10 --json
+is "cores fill sockets one after another, the last number all of them" "$status $(python3 -c '
+import json
+print([round(p["bandwidth"] / 1e9) for p in json.load(open("out"))["predictions"]])')" "0 [10, 10, 20, 30]"
+run bench --batch 4 --steps 2 --parallelism --cores 2,4 --sockets 2 --json
+is "sockets multiply the bandwidth that is measured, too" "$status $(python3 -c '
+import json
+t = json.load(open("out"))
+m = t["machine"]
+print([round(p["bandwidth"] / m["bandwidth"], 3) for p in t["predictions"]], m["bandwidth"] >= m["core_bandwidth"])')" \
+    "0 [1.0, 1.0, 2.0] True"
 else
     tap_skip "no python3 to read JSON"
 fi
@@ -196,6 +210,13 @@ refuses "parallelism of devices" 2 \
     "--parallelism excludes --devices, --replicas, --threads, --shares, --profile and --feed"
 run bench --parallelism --cores 8,4
 refuses "cores that do not increase" 2 "--cores: the numbers must increase"
+run bench --parallelism --cores 2,4 --sockets 5
+refuses "more sockets than cores" 2 \
+    "--sockets is 5, but the largest of --cores is 4: lower --sockets, or raise --cores"
+run bench --parallelism --steps 65
+refuses "more steps than can be recorded" 2 "--parallelism records up to 64 steps: lower --steps"
+run bench --parallelism --json --batch 4,8
+refuses "JSON of several batch sizes" 2 "--json is for one batch size: give one --batch"
 run bench --batch 4,2147483647,8 --steps 1
 is "bench continues after a batch that is too large" \
     "$status $(grep -c '^bench: ' out) $(grep -c '^mirrortrain: out of memory for a batch of 2147483647 images' err)" \

@@ -178,6 +178,20 @@ static void test_recorder(void) {
     good = sum_up(&many);
     ok(good && many.quartile[0] == 2 && many.median[0] == 3, "of five: the lower quartile and the median");
     free_recording(&many);
+
+    static const double uneven[5][2] = {{1, 5}, {5, 1}, {1, 5}, {3, 1}, {1, 6}}; /* 6, 6, 6, 4, 7 */
+    ZEROED(recording, places);
+    places.plan.times = 2;
+    for (int i = 0; i < 5; i++) {
+        places.step[places.steps] = (double *)malloc(sizeof *uneven);
+        memcpy(places.step[places.steps++], uneven[i], sizeof *uneven);
+    }
+    good = sum_up(&places);
+    ok(good && same(places.quartile[0], 3) && same(places.quartile[1], 3) && same(places.median[0], 1) &&
+           same(places.median[1], 5),
+       "tasks add up to the lower quartile of steps, and to their median: %g + %g, %g + %g", places.quartile[0],
+       places.quartile[1], places.median[0], places.median[1]);
+    free_recording(&places);
 }
 
 /* >>the library */
