@@ -98,6 +98,11 @@ static void check_sockets(void) {
     finds("bound to nearly nothing of the first", 34, 34, 1, 34);
     allowed("0-31,32-62");
     finds("bound to unequal parts", 63, 63, 2, 31);
+    fresh("unlisted");
+    online("0-3\n");
+    nodes("0-1\n", "2-3\n");
+    unlink(in_tree("/devices/system/node/online"));
+    finds("nodes that no list names", 4, 4, 2, 2);
     fresh("packages");
     online("0-5\n");
     for (int cpu = 0; cpu < 6; cpu++) lay_of_cpu(cpu, "topology/physical_package_id", cpu % 2 ? "7\n" : "0\n");
@@ -144,6 +149,9 @@ static void check_quotas(void) {
     finds("the time of 48 cores on two sockets of 32", 48, 48, 2, 24);
     lay("/fs/cgroup/cpu.max", "max 100000\n");
     finds("no limit", 64, 64, 2, 32);
+    lay("/fs/cgroup/cpu.max", "9600000 100000\n");
+    finds("the time of 96 cores", 64, 64, 2, 32);
+    ok(limit_of() == 64, "which 64 cores do not have: %g", limit_of());
     lay("/fs/cgroup/cpu.max", "1000 100000\n");
     finds("the time of a hundredth", 1, 1, 1, 1);
     fresh("nested");
@@ -208,6 +216,8 @@ static void check_hybrid(void) {
     for (int cpu = 0; cpu < 4; cpu++) lay_of_cpu(cpu, "cpu_capacity", "1\n");
     lay_of_cpu(0, "cpu_capacity", "99999999999999999999\n");
     finds("a capacity that cannot be", 8, 8, 1, 8);
+    lay_of_cpu(0, "cpu_capacity", "1025\n");
+    finds("a capacity above Linux's largest", 8, 8, 1, 8);
     unlink(in_tree("/devices/system/cpu/cpu0/cpu_capacity"));
     finds("a capacity that is missing", 8, 8, 1, 8);
 }
@@ -401,6 +411,11 @@ static void check_pins(void) {
            "each thread of a device runs on its socket: %llx %llx, %llx %llx", (unsigned long long)m.mask[0][0],
            (unsigned long long)m.mask[0][1], (unsigned long long)m.mask[1][0], (unsigned long long)m.mask[1][1]);
     ok(own_mask() == before, "and the caller again where it did");
+    mirt__cpus nowhere;
+    memset(&nowhere, 0, sizeof nowhere);
+    errno = 77;
+    mirt__pin(&nowhere);
+    ok(own_mask() == before && errno == 77, "a mask without cores changes nothing, nor errno");
     mirt_strategy_destroy(m.strategy);
 }
 
@@ -499,6 +514,7 @@ static void check_strategies(void) {
 int main(void) {
     unsetenv("MIRT_CORES");
     draw_images();
+    ok(mirt__cpu_cores() >= 1, "this machine has %d cores, which the trees replace", mirt__cpu_cores());
     check_strategies();
     check_sockets();
     check_offline();
