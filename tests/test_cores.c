@@ -19,6 +19,25 @@
 #define SANITIZED 0
 #endif
 
+static long live_blocks, fails_in = -1; /* atomic: blocks in use, and allocations and threads until one fails */
+
+static bool fails(void) { return __atomic_fetch_sub(&fails_in, 1, __ATOMIC_SEQ_CST) == 0; }
+
+void *hook_malloc(size_t size) {
+    void *block = fails() ? NULL : malloc(size);
+    if (block) __atomic_add_fetch(&live_blocks, 1, __ATOMIC_SEQ_CST);
+    return block;
+}
+
+void hook_free(void *block) {
+    if (block) __atomic_sub_fetch(&live_blocks, 1, __ATOMIC_SEQ_CST);
+    free(block);
+}
+
+int hook_thread(pthread_t *thread, void *(*fn)(void *), void *arg) {
+    return fails() ? 11 /* EAGAIN */ : pthread_create(thread, NULL, fn, arg);
+}
+
 static char root[300]; /* the tree under test, which MIRT_SYSFS names */
 
 static void fresh(const char *name) {
@@ -456,6 +475,31 @@ static void trained(const char *devices, int threads, char digest[MIRT__SHA256_H
     mirt_strategy_destroy(s);
 }
 
+/* Each allocation and each thread fails in turn. */
+static void check_faults(bool simulated) {
+    const uint64_t before = own_mask();
+    const long blocks = __atomic_load_n(&live_blocks, __ATOMIC_SEQ_CST);
+    mirt_strategy *s = NULL;
+    int failures = 0, wrong = 0;
+    while (!s && failures < 1000) {
+        mirt_strategy_desc d;
+        memset(&d, 0, sizeof d);
+        d.devices = simulated ? "cpu" : "auto";
+        d.simulate_threads = simulated;
+        d.silent = true;
+        __atomic_store_n(&fails_in, failures, __ATOMIC_SEQ_CST);
+        s = mirt_strategy_create(&d);
+        __atomic_store_n(&fails_in, -1, __ATOMIC_SEQ_CST);
+        if (s) break;
+        failures++;
+        wrong += mirt_last_status() != MIRT_E_NOMEM && mirt_last_status() != MIRT_E_THREAD;
+        wrong += __atomic_load_n(&live_blocks, __ATOMIC_SEQ_CST) != blocks || own_mask() != before;
+    }
+    ok(s && failures > (simulated ? 2 : 8) && !wrong, "%s: %d failures leak nothing and change no mask (%d do)",
+       simulated ? "simulated threads" : "sockets", failures, wrong);
+    mirt_strategy_destroy(s);
+}
+
 static int busy_within(mirt_strategy *s, int depth) {
     MIRT__USE(s, -1);
     return depth ? busy_within(s, depth - 1) : mirt__team_busy(0);
@@ -496,6 +540,8 @@ static void check_strategies(void) {
     trained("1", 1, one);
     trained("auto", 0, sockets);
     ok(one[0] && strcmp(one, sockets) == 0, "devices on sockets train to the bits of one device");
+    check_faults(false);
+    check_faults(true);
     check_busy();
     mirt_strategy *only = mirt_one_device("auto");
     ok(only && mirt_num_devices(only) == 1 && mirt_num_threads(only) == 4, "one device has all cores");
