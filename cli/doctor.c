@@ -368,7 +368,7 @@ static void look_at_threads(visit *v) {
 static void look_at_waiting(visit *v) {
     mirt_machine_info m;
     if (mirt_machine(&m) != MIRT_OK || m.wake_seconds <= 0)
-        say(v, FINE, "waiting", "threads sleep at once: there is not a core for each of several");
+        say(v, FINE, "waiting", "threads sleep at once, without spinning: there are more of them than cores");
     else
         say(v, FINE, "waiting", "waking threads takes %.1f us: those that wait spin for %.1f us before they sleep",
             m.wake_seconds * 1e6, m.spin_seconds * 1e6);
