@@ -80,7 +80,7 @@ static void test_replay(void) {
     ok(same(row[0].serial, 3) && same(row[0].work, 7) && row[0].loops == 1 && row[0].tasks == 4 &&
            same(row[0].largest, 0.25) && same(row[0].imbalance, 0),
        "three of seven seconds are not divided; a task has a quarter of its loop");
-    ok(same(row[1].imbalance, 1) && same(all.barriers, 1) && all.memory == 0 && same(all.work, 15),
+    ok(same(row[1].imbalance, 1) && same(all.barriers, 1) && all.memory == 0 && same(all.work, 15) && all.loops == 2,
        "of two tasks of 3 and 5 seconds the shorter one leaves a core idle");
     ok(same(all.seconds, all.serial + (all.work - all.serial) / 2 + all.imbalance + all.barriers + all.memory),
        "the parts of the prediction add up to it");
@@ -130,26 +130,28 @@ static void tell_event(recording *r, mirt_task_kind kind, int64_t index, double 
     record_event(&event, r);
 }
 
-static bool told_step(recording *r, int tasks) {
+/* A loop of `tasks` tasks in an operation, and one of `others` in the update. */
+static bool told_step(recording *r, int tasks, int others) {
     const double far_off = seconds_now() + 1000; /* later than all that recording itself takes */
     record_step(r);
     tell_event(r, MIRT_TASK_PHASE, MIRT_PHASE_FORWARD, far_off, NULL);
     tell_event(r, MIRT_TASK_LOOP, tasks, far_off + 1, NULL);
+    const bool restarts = r->since < far_off; /* what recording takes is in no task */
     r->since = far_off + 1;
     for (int i = 0; i < tasks; i++) tell_event(r, MIRT_TASK_DONE, i, far_off + 2 + i, NULL);
     tell_event(r, MIRT_TASK_OP, 7, far_off + 2 + tasks, "conv");
     tell_event(r, MIRT_TASK_PHASE, MIRT_PHASE_UPDATE, far_off + 3 + tasks, NULL);
-    tell_event(r, MIRT_TASK_LOOP, 1, far_off + 4 + tasks, NULL);
-    tell_event(r, MIRT_TASK_DONE, 0, far_off + 5 + tasks, NULL);
-    tell_event(r, MIRT_TASK_PHASE, MIRT_PHASE_LAUNCH, far_off + 6 + tasks, NULL);
-    return end_step(r);
+    tell_event(r, MIRT_TASK_LOOP, others, far_off + 4 + tasks, NULL);
+    for (int i = 0; i < others; i++) tell_event(r, MIRT_TASK_DONE, i, far_off + 5 + tasks + i, NULL);
+    tell_event(r, MIRT_TASK_PHASE, MIRT_PHASE_LAUNCH, far_off + 5 + tasks + others, NULL);
+    return end_step(r) && restarts;
 }
 
 static void test_recorder(void) {
     static const char *const names[] = {"(checks and launch)", "conv", "(forward)", "(update)",
                                         "(results and metrics)"};
     ZEROED(recording, r);
-    bool good = told_step(&r, 3) && told_step(&r, 3);
+    bool good = told_step(&r, 3, 1) && told_step(&r, 3, 1);
     ok(good && r.steps == 2 && r.plan.rows == 5, "two steps alike: %d, of %d rows", r.steps, (int)r.plan.rows);
     int named = 0;
     for (int i = 0; good && i < 5 && i < r.plan.rows; i++) named += strcmp(r.plan.row[i].op, names[i]) == 0;
@@ -162,11 +164,32 @@ static void test_recorder(void) {
     int wrong = 0;
     for (int64_t i = 0; i < r.plan.pieces; i++) wrong += r.plan.piece[i].row < 0 || r.plan.piece[i].row >= r.plan.rows;
     ok(wrong == 0, "all %d pieces have a row", (int)r.plan.pieces);
-    good = told_step(&r, 4);
+    good = told_step(&r, 4, 1);
     ok(good && r.steps == 1, "steps before one that is divided otherwise are forgotten");
+    good = told_step(&r, 4, 1) && r.steps == 2 && told_step(&r, 1, 4);
+    ok(good && r.steps == 1, "also if it has as many tasks in all");
+    for (int i = 1; i < MAX_RECORDINGS && good; i++) good = told_step(&r, 1, 4);
+    ok(good && r.steps == MAX_RECORDINGS && !told_step(&r, 1, 4), "there is room for %d steps", r.steps);
+    forget_steps(&r);
+    good = told_step(&r, 1, 4);
     good = sum_up(&r);
     ok(good && r.quartile[0] == r.median[0], "of one step the quartile is the median");
     free_recording(&r);
+
+    ZEROED(recording, joined);
+    record_step(&joined);
+    tell_event(&joined, MIRT_TASK_LOOP, 5, seconds_now(), NULL);
+    tell_event(&joined, MIRT_TASK_JOIN, 5, seconds_now(), NULL);
+    tell_event(&joined, MIRT_TASK_LOOP, 0, seconds_now(), NULL);
+    good = end_step(&joined);
+    int64_t timed = 0;
+    for (int64_t i = 0; i < joined.plan.pieces; i++) {
+        const int64_t tasks = joined.plan.piece[i].tasks;
+        timed += tasks ? tasks : 1;
+    }
+    ok(good && timed == joined.plan.times && joined.plan.pieces == 4,
+       "a loop that is joined has one time, one without tasks has none: %d", (int)timed);
+    free_recording(&joined);
 
     ZEROED(recording, many);
     double times[5] = {5, 1, 4, 2, 3};
@@ -248,15 +271,22 @@ static mirt_model *wide_model(mirt_strategy *s) {
     return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
 }
 
+/* The first operation of that name and layer; NULL: none. */
+static const schedule_row *row_of(const schedule *s, const char *op, const char *layer) {
+    for (int64_t i = 0; i < s->rows; i++)
+        if (strcmp(s->row[i].op, op) == 0 && strcmp(s->row[i].layer, layer) == 0) return &s->row[i];
+    return NULL;
+}
+
 /* The update's tasks are 16,384 weights each, of 144 * 200 + 201 * 5. */
 static void test_update(void) {
-    enum { TASKS = 2 };
+    enum { TASKS = 2, ROWS = 32, IN = IMAGE_H * IMAGE_W, OUT = 200 };
     mirt_strategy *s = simulated(16);
     mirt_model *m = wide_model(s);
     ZEROED(recording, r);
     const machine like = {16, 0, 0, 0};
     replayed all, row[40];
-    bool good = m && mirt_record_tasks(s, record_event, &r) == MIRT_OK && share_recorded(m, &r, 32) > 0;
+    bool good = m && mirt_record_tasks(s, record_event, &r) == MIRT_OK && share_recorded(m, &r, ROWS) > 0;
     good = good && sum_up(&r) && r.plan.rows <= 40 && replay(&r.plan, r.median, &like, row, &all);
     int64_t tasks = 0;
     for (int64_t i = 0; good && i < r.plan.rows; i++) {
@@ -264,6 +294,11 @@ static void test_update(void) {
         tasks = row[i].tasks;
     }
     ok(tasks == TASKS, "the update has %d tasks", (int)tasks);
+    const double bytes = ROWS * IN + 4.0 * (IN * OUT + OUT + ROWS * OUT); /* pixels are bytes */
+    const schedule_row *dense = row_of(&r.plan, "matmul", "dense");
+    ok(dense && same(dense->flops, 2.0 * ROWS * IN * OUT) && same(dense->bytes, bytes),
+       "a product of %d x %d and %d x %d has %g flops and moves %g bytes", ROWS, IN, IN, OUT, dense ? dense->flops : 0,
+       dense ? dense->bytes : 0);
     free_recording(&r);
     mirt_strategy_destroy(s);
 }
@@ -286,8 +321,8 @@ static void test_steps(int threads) {
     wrong += mirt_train_step(m, images_x(0, ROWS), images_y(0, ROWS), &a) != MIRT_OK ||
              mirt_train_step(plain, images_x(0, ROWS), images_y(0, ROWS), &b) != MIRT_OK;
     ok(wrong == 0 && a == b, "recorded and simulated steps are bit-identical to others: %.9g, %.9g", a, b);
-    ok(r.now.pieces == before, "nothing is told any more once it is over");
     const mirt_function *f = m->trainer->function[MIRT__TRAIN];
+    ok(r.now.pieces == before && !f->step.look, "nothing is told any more once it is over");
     ok(rows_of_ops(&r.plan) == running(f), "every operation is recorded: %d of %d", (int)rows_of_ops(&r.plan),
        running(f));
     const machine like = {threads, 0, 0, 0};
@@ -295,6 +330,9 @@ static void test_steps(int threads) {
     const bool good = sum_up(&r) && replay(&r.plan, r.quartile, &like, row, &all);
     ok(good && all.seconds > 0 && all.seconds <= all.work * (1 + 1e-9),
        "the prediction is no longer than one core takes");
+    double told = 0;
+    for (int64_t i = 0; good && i < r.plan.times; i++) told += r.quartile[i];
+    ok(good && fabs(all.work / told - 1) < 1e-9, "all that was timed is in a row: %g of %g s", all.work, told);
     free(row);
     free_recording(&r);
     mirt_strategy_destroy(s);
@@ -381,6 +419,9 @@ static void test_misuse(void) {
     one->running = true;
     ok(mirt_run_empty_loop(one) == MIRT_E_STATE && strstr(mirt_last_error(), "a step is under way"),
        "nor do those in a step: \"%s\"", mirt_last_error());
+    ok(mirt_record_tasks(one, count_event, NULL) == MIRT_E_STATE &&
+           strstr(mirt_last_error(), "mirt_record_tasks: a step"),
+       "whose tasks are not recorded from its middle on: \"%s\"", mirt_last_error());
     one->running = false;
     mirt_strategy_destroy(one);
     mirt_strategy_destroy(many);
