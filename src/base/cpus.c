@@ -233,7 +233,6 @@ MIRT__LIB int mirt__sockets_find(const mirt__cores *cores, mirt__cpus *socket, i
     *threads = cores->fast;
     *why = count > 1 ? "as more would not have more threads" : "as there is one socket";
     all = count ? mirt__cpus_count(&socket[0]) : 0; /* threads that one device would have on one socket */
-    if (all > cores->count) all = cores->count;
     for (int k = 2; k <= count; k++) { /* all devices have as many as the smallest socket has cores */
         const int own = mirt__cpus_count(&socket[k - 1]), share = cores->count / k, each = own < share ? own : share;
         if (k * each <= all) continue;
