@@ -37,7 +37,8 @@
 # make cuda          the GPU backend with nvcc, for old and new GPUs, and the examples with it; tables of warps, tensor
 #                   instructions and cuBLAS in build/cuda; cuda-speed: its CPU code beside cc -O2
 # make bench         ours beside TensorFlow and PyTorch: make bench PEER_PYTHON=/path/to/python:/another
-#                   BENCH="mobilenet_v2 resnet50" runs these alone, BENCH_FLAGS=--quick less of each
+#                   BENCH="mobilenet_v2 resnet50" runs these alone, BENCH_FLAGS=--quick less of each; BENCH=latency:
+#                   one image, beside LiteRT and ONNX Runtime as well
 # make bench-imagenet  directories of 1,281,167 photographs, and tar shards: make bench-imagenet DIRECTORY=DIR PEER_PYTHON=...
 # make mpi           build/mirrortrain-openmpi.so and -mpich.so, which the program needs under mpirun, for what is installed
 # make install       the header and the program, below PREFIX
@@ -360,7 +361,10 @@ build/pipeline: bench/pipeline.c bench/photos.h build/mirrortrain.o
 build/pipeline_turbojpeg: bench/pipeline.c bench/photos.h mirrortrain.c mirrortrain.h
 	$(CC) -std=c11 $(CFLAGS) $(WARNINGS) -DMIRRORTRAIN_TURBOJPEG bench/pipeline.c mirrortrain.c -o $@ -lturbojpeg $(LDLIBS)
 
-bench: build/mirrortrain build/pipeline $(if $(wildcard /usr/include/turbojpeg.h /usr/local/include/turbojpeg.h),build/pipeline_turbojpeg)
+build/latency: bench/latency.c build/mirrortrain.o
+	$(CC) -std=c11 $(CFLAGS) $(WARNINGS) $< build/mirrortrain.o -o $@ $(LDLIBS)
+
+bench: build/mirrortrain build/pipeline build/latency $(if $(wildcard /usr/include/turbojpeg.h /usr/local/include/turbojpeg.h),build/pipeline_turbojpeg)
 	PEER_PYTHON="$(PEER_PYTHON)" python3 bench/bench.py $(BENCH_FLAGS) $(BENCH)
 
 build/imagenet: bench/imagenet.c bench/photos.h build/mirrortrain.o

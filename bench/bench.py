@@ -5,7 +5,8 @@ Writes the figures to a JSON file, and tables to a Markdown file beside it or in
   bench.py --peer-python "ENV_TF/bin/python ENV_TORCH/bin/python" mobilenet_v2 resnet50
 
 Sections: mnist (the convnet of the tutorial, from its files), mobilenet_v2, resnet50, resnet18, mobilenet_v3_large,
-efficientnet_v2_m (frozen, forward), devices (two mirrored devices of one core against one of two), pipeline (photographs from their files). Without names: all of them.
+efficientnet_v2_m (frozen, forward), devices (two mirrored devices of one core against one of two), pipeline (photographs from their files),
+latency (predictions of one image, beside LiteRT and ONNX Runtime as well). Without names: all of them.
 """
 import argparse
 import json
@@ -15,13 +16,16 @@ import sys
 import time
 
 import common
+import latency
 import mnist
 import networks
 import pipeline
 
 SECTIONS = {"mnist": mnist.run, **{name: networks.run for name in networks.NETWORKS}, "devices": networks.run_devices,
-            "pipeline": pipeline.run}
+            "pipeline": pipeline.run, "latency": latency.run}
 BEGIN, END = "<!-- written by bench.py -->\n", "<!-- to here -->\n"
+# Sections with a part of a document of their own.
+BEGIN_OF = {"latency": "<!-- latency, written by bench.py -->\n"}
 
 
 def parse():
@@ -31,15 +35,15 @@ def parse():
     parser.add_argument("--data", default=os.environ.get("MIRT_MNIST_DIR"),
                         help="directory with MNIST's files; drawn digits and random pixels without it")
     parser.add_argument("--peer-python", default=os.environ.get("PEER_PYTHON", ""),
-                        help="interpreters with tensorflow or torch, separated by spaces or colons")
-    parser.add_argument("--seconds", type=float, help="of one window; default 1 for mnist, 5 for the others")
+                        help="interpreters with tensorflow, torch, onnxruntime or ai_edge_litert, separated by spaces or colons")
+    parser.add_argument("--seconds", type=float, help="of one window; default 1 for mnist, 2 for latency, 5 for the others")
     parser.add_argument("--repeat", type=int, default=5, help="windows of each")
     parser.add_argument("--usual", action="store_true", help="only the networks' peers' usual settings: no compiling, no other memory formats")
     parser.add_argument("--quick", action="store_true", help="that, and few, short windows")
     parser.add_argument("--size", type=int, default=224, help="of the networks' images")
     parser.add_argument("--limit", type=float, default=400, help="seconds a peer's setting may take to get warm")
     parser.add_argument("--out", default="build/bench.json")
-    parser.add_argument("--document", help="a Markdown file whose part between two marks is replaced by the tables")
+    parser.add_argument("--document", help="a Markdown file whose parts between two marks are replaced by the tables")
     args = parser.parse_args()
     unknown = [name for name in args.sections if name not in SECTIONS]
     if unknown:
@@ -49,14 +53,18 @@ def parse():
     return args
 
 
-def write_document(path, tables):
+def write_document(path, parts):
+    """`parts`: {mark before a part: its tables}"""
     with open(path) as file:
         text = file.read()
-    if BEGIN not in text or END not in text:
-        sys.exit("bench: %s has no part between %r and %r" % (path, BEGIN.strip(), END.strip()))
-    head, rest = text.split(BEGIN, 1)
+    for begin, tables in parts.items():
+        head, found, rest = text.partition(begin)
+        _, ended, tail = rest.partition(END)
+        if not found or not ended:
+            sys.exit("bench: %s has no part between %r and %r" % (path, begin.strip(), END.strip()))
+        text = head + begin + tables + END + tail
     with open(path, "w") as file:
-        file.write(head + BEGIN + tables + END + rest.split(END, 1)[1])
+        file.write(text)
 
 
 def main():
@@ -72,11 +80,12 @@ def main():
             common.note("%s is left out: no interpreter in --peer-python (PEER_PYTHON) has it" % package)
 
     about = "%s, %d cores, %s, load before %.1f" % (common.cpu_name(), common.cores(), time.strftime("%Y-%m-%d"), load)
-    results, tables = {}, about + "\n"
+    results, parts = {}, {}
     for name in args.sections or SECTIONS:
         common.note(name)
         results[name], table = SECTIONS[name](name, args, peers)
-        tables += "\n" + table
+        begin = BEGIN_OF.get(name, BEGIN)
+        parts[begin] = parts.get(begin, about + "\n") + "\n" + table
         print("\n" + table, flush=True)
     print(about)
 
@@ -85,9 +94,9 @@ def main():
         json.dump({"cpu": common.cpu_name(), "cores": common.cores(), "load": load, "repeat": args.repeat, "quick": args.quick,
                    "sections": results}, file, indent=1)
     with open(os.path.splitext(args.out)[0] + ".md", "w") as file:
-        file.write(tables)
+        file.write("\n".join(parts.values()))
     if args.document:
-        write_document(args.document, tables)
+        write_document(args.document, parts)
     print("written to %s%s" % (args.out, " and " + args.document if args.document else ""))
 
 

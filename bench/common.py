@@ -57,13 +57,15 @@ def take_turns(runners, repeat, seconds):
 
 
 class Worker:
-    """A process that answers every number of seconds with a line of JSON; stopped between windows: waiting threads may spin."""
+    """A process that answers every number of seconds with a line of JSON; stopped between windows: waiting threads may spin.
+    It runs on `cores`, or on all."""
 
-    def __init__(self, command, limit):
+    def __init__(self, command, limit, cores=None):
         self.rates, self.limit = [], limit
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
-                                        start_new_session=True)
+                                        start_new_session=True,
+                                        preexec_fn=(lambda: os.sched_setaffinity(0, cores)) if cores else None)
         atexit.register(self.close)
 
     def signal(self, number):
@@ -85,14 +87,27 @@ class Worker:
                 return json.loads(line)
         raise RuntimeError("not done after %g s" % self.limit)
 
-    def window(self, seconds):
-        """The answer, whose rate is kept."""
+    def ask(self, seconds):
+        """The answer to so many seconds."""
         self.signal(signal.SIGCONT)
         self.process.stdin.write(b"%g\n" % seconds)
         row = self.answer()
         self.signal(signal.SIGSTOP)
+        return row
+
+    def window(self, seconds):
+        """The answer, whose rate is kept."""
+        row = self.ask(seconds)
         self.rates.append(row["images_per_second"])
         return row
+
+    def peak_mb(self):
+        """Megabytes (10^6) of the process at its largest; None where /proc does not say."""
+        try:
+            with open("/proc/%d/status" % self.process.pid) as file:
+                return next(int(line.split()[1]) for line in file if line.startswith("VmHWM:")) * 1024 / 1e6
+        except (OSError, StopIteration):
+            return None
 
     def close(self):
         try:
