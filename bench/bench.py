@@ -41,6 +41,8 @@ def parse():
     parser.add_argument("--usual", action="store_true", help="only the networks' peers' usual settings: no compiling, no other memory formats")
     parser.add_argument("--quick", action="store_true", help="that, and few, short windows")
     parser.add_argument("--size", type=int, default=224, help="of the networks' images")
+    parser.add_argument("--networks", type=lambda text: text.split(","), default=latency.NETWORKS,
+                        help="of latency, separated by commas: %s" % ",".join(latency.NETWORKS))
     parser.add_argument("--limit", type=float, default=400, help="seconds a peer's setting may take to get warm")
     parser.add_argument("--out", default="build/bench.json")
     parser.add_argument("--document", help="a Markdown file whose parts between two marks are replaced by the tables")
@@ -48,6 +50,9 @@ def parse():
     unknown = [name for name in args.sections if name not in SECTIONS]
     if unknown:
         parser.error("there is no section %s; there are %s" % (", ".join(unknown), ", ".join(SECTIONS)))
+    unknown = [name for name in args.networks if name not in latency.NETWORKS]
+    if unknown:
+        parser.error("latency has no network %s; it has %s" % (", ".join(unknown), ", ".join(latency.NETWORKS)))
     if args.quick:
         args.usual, args.repeat, args.seconds = True, min(args.repeat, 2), min(args.seconds or 1, 1)
     return args

@@ -10,7 +10,8 @@ import subprocess
 
 import common
 
-NETWORKS = {"mnist": 28, "mobilenet_v2": None, "resnet50": None, "efficientnet_v2_b0": None, "efficientnet_v2_m": None}
+NETWORKS = ("mnist", "mobilenet_v2", "resnet50", "efficientnet_v2_b0", "efficientnet_v2_m")
+WITH_WINOGRAD = NETWORKS[2:]  # those with 3x3 convolutions of stride 1 and enough channels
 PACKAGES = ("torch", "tensorflow", "ai_edge_litert", "onnxruntime")
 SCRIPT = os.path.join(common.HERE, "peer_latency.py")
 # Ways of PyTorch, and their settings; after the first only in a full run.
@@ -20,7 +21,7 @@ OURS = "mirrortrain"
 
 
 def size_of(name, args):
-    return NETWORKS[name] or args.size
+    return 28 if name == "mnist" else args.size
 
 
 def program(args):
@@ -130,7 +131,7 @@ def open_all(name, args, peers, files, threads, cores, trials):
         return try_to_start(lambda: Caller(title + " %s", "", command, args, cores), title)
     ours = [program(args), files[".safetensors"], str(threads)]
     opened = [try_to_start(lambda: Caller(OURS, "", ours, args, cores), "ours")]
-    if not args.usual:
+    if not args.usual and name in WITH_WINOGRAD:
         opened.append(try_to_start(lambda: Caller(OURS + ", winograd", "", ours + ["winograd"], args, cores), "ours, winograd"))
     if "torch" in peers:
         opened += open_torch(name, args, peers["torch"], threads, cores, trials)
@@ -162,7 +163,7 @@ def table(name, args, rows, threads, seconds):
         name, size, threads, "s" * (threads > 1), args.repeat, seconds)
     head = ("", "ms", "lowest to highest", "ours is", "first call, ms", "loading, ms", "peak memory, MB", "before loading")
     return text + common.markdown(head, [
-        (row["name"] + (", " + row["mode"] if row["mode"] else ""), "%.4g" % row["ms"], "%.4g to %.4g" % (row["lowest"], row["highest"]),
+        (row["name"] + (", channels_last" if "channels_last" in row["mode"] else ""), "%.4g" % row["ms"], "%.4g to %.4g" % (row["lowest"], row["highest"]),
          "%.2fx" % (row["ms"] / ours) if ours and not row["name"].startswith(OURS) else "", "%.4g" % row["first_ms"],
          "%.4g" % row["load_ms"], number(row["peak_mb"], "%.1f"), number(row["start_mb"], "%.1f")) for row in rows])
 
@@ -184,7 +185,7 @@ def run(section, args, _):
             common.note("%s is left out: no interpreter in --peer-python (PEER_PYTHON) has it" % package)
     seconds, results, text = args.seconds or 2, {}, ""
     usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    for name in NETWORKS:
+    for name in args.networks:
         files = make_files(name, args, peers)
         if ".safetensors" not in files:
             continue
