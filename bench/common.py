@@ -28,6 +28,18 @@ def cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
+def separate_cores():
+    """A processor of each core that this process may use; empty where the system does not say."""
+    found = {}
+    for cpu in sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ():
+        try:
+            with open("/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list" % cpu) as file:
+                found.setdefault(file.read(), cpu)
+        except OSError:
+            found[cpu] = cpu
+    return sorted(found.values())
+
+
 def find_peers(text, packages=PACKAGES):
     """{package: interpreter} among interpreters separated by spaces or colons."""
     found = {}

@@ -184,12 +184,12 @@ def run(section, args, _):
         if package not in peers and package not in common.PACKAGES:
             common.note("%s is left out: no interpreter in --peer-python (PEER_PYTHON) has it" % package)
     seconds, results, text = args.seconds or 2, {}, ""
-    usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    usable = common.separate_cores()
     for name in args.networks:
         files = make_files(name, args, peers)
         if ".safetensors" not in files:
             continue
-        for threads in [count for count in (1, 2) if count <= common.cores()]:
+        for threads in [count for count in (1, 2) if count <= (len(usable) or common.cores())]:
             common.note("latency of %s, threads: %d" % (name, threads))
             trials, opened = [], []
             try:
