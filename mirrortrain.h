@@ -14981,8 +14981,9 @@ static void MIRT__K(round_range)(float *x, int64_t count) {
 }
 
 static void MIRT__K(copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
-    for (int64_t j = 0; j < columns; j += MIRT__LANES) {
-        for (int64_t p = 0; p < k; p++) {
+    for (int64_t p = 0; p < k; p++) { /* rows are far apart: nothing but this brings them in time */
+        for (int64_t j = 0; j < columns; j += MIRT__LANES) {
+            __builtin_prefetch(from + (p + 16) * from_row + j);
             MIRT__K(store)(to + p * MIRT__PANEL + j, MIRT__K(load_up_to)(from + p * from_row + j, columns - j));
         }
     }
