@@ -41183,6 +41183,8 @@ MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow);
 MIRT__LIB void mirt__loss_scale_set(mirt_model *root, double scale, int64_t steps);
 /* Creates the weight blocks and draws the initial values, once. */
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
+/* Without `drawn` they are zeros: all are about to be loaded. */
+MIRT__LIB mirt_status mirt__model_allocate(mirt_model *model, bool drawn);
 /* Before a variable or layer is added: weights that there are will have their values when they are created again. False
    with the error set: nothing can be added any more, or there is no memory (then the model is marked). */
 MIRT__LIB bool mirt__model_extend(mirt_model *model, const char *what);
@@ -46524,7 +46526,7 @@ static void mirt__draw_variable(void *arg, int64_t variable, int member) {
     mirt__initialize(&model->variable[variable], model->strategy->seed, mirt__weight_at(model, (int)variable));
 }
 
-MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
+MIRT__LIB mirt_status mirt__model_allocate(mirt_model *model, bool drawn) {
     if (mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     if (mirt__root(model, NULL)->weight) return MIRT_OK;
     for (mirt_model *m = model; m; m = m->owner) {
@@ -46534,7 +46536,7 @@ MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
     mirt__variables_place(model);
     if (!(model->weight = mirt__weights_allocate(model))) return mirt_last_status();
     mirt__team *team = model->strategy->device[0].team;
-    mirt__team_for(team ? team : model->strategy->leaders, model->num_variables, mirt__draw_variable, model);
+    if (drawn) mirt__team_for(team ? team : model->strategy->leaders, model->num_variables, mirt__draw_variable, model);
     for (int i = 0; i < model->num_variables; i++) model->edits += !mirt__is_trained(&model->variable[i]);
     mirt__weights_changed(model);
     mirt__take_kept(model, model, 0);
@@ -46543,6 +46545,8 @@ MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
     }
     return MIRT_OK;
 }
+
+MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) { return mirt__model_allocate(model, true); }
 
 /* The weights' values are kept, the blocks are not. Whatever knew their places starts anew. */
 static mirt_status mirt__weights_keep(mirt_model *model) {
@@ -54256,6 +54260,7 @@ MIRT__LIB mirt_status mirt__load_compiled(mirt_model *model, const mirt__safeten
     if (mirt__optimizers_check(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
     int slots = mirt__slots(&config);
     if (mirt__load_blocks(file, model, slots, false) != MIRT_OK) return mirt_last_status();
+    if (mirt__model_allocate(model, false) != MIRT_OK) return mirt_last_status();
     if (mirt_compile(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
     if (mirt__load_blocks(file, model, slots, true) != MIRT_OK) return mirt_last_status();
     return mirt__load_training(model, training) == MIRT_OK ? MIRT_OK : mirt__load_bad(file, "training");
@@ -54311,7 +54316,7 @@ static mirt_status mirt__load_classes(mirt_model *model, const mirt__safetensors
 /* All weights, or none if one is missing or does not fit. */
 static mirt_status mirt__load_all_weights(mirt_model *model, const mirt__safetensors *file) {
     mirt_status status = mirt__load_blocks(file, model, 0, false);
-    if (status == MIRT_OK) status = mirt__model_materialize(model);
+    if (status == MIRT_OK) status = mirt__model_allocate(model, false);
     return status == MIRT_OK ? mirt__load_blocks(file, model, 0, true) : status;
 }
 

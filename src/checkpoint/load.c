@@ -46,7 +46,7 @@ static mirt_status mirt__load_classes(mirt_model *model, const mirt__safetensors
 /* All weights, or none if one is missing or does not fit. */
 static mirt_status mirt__load_all_weights(mirt_model *model, const mirt__safetensors *file) {
     mirt_status status = mirt__load_blocks(file, model, 0, false);
-    if (status == MIRT_OK) status = mirt__model_materialize(model);
+    if (status == MIRT_OK) status = mirt__model_allocate(model, false);
     return status == MIRT_OK ? mirt__load_blocks(file, model, 0, true) : status;
 }
 

@@ -39,6 +39,7 @@ MIRT__LIB mirt_status mirt__load_compiled(mirt_model *model, const mirt__safeten
     if (mirt__optimizers_check(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
     int slots = mirt__slots(&config);
     if (mirt__load_blocks(file, model, slots, false) != MIRT_OK) return mirt_last_status();
+    if (mirt__model_allocate(model, false) != MIRT_OK) return mirt_last_status();
     if (mirt_compile(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
     if (mirt__load_blocks(file, model, slots, true) != MIRT_OK) return mirt_last_status();
     return mirt__load_training(model, training) == MIRT_OK ? MIRT_OK : mirt__load_bad(file, "training");

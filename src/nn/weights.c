@@ -168,7 +168,7 @@ static void mirt__draw_variable(void *arg, int64_t variable, int member) {
     mirt__initialize(&model->variable[variable], model->strategy->seed, mirt__weight_at(model, (int)variable));
 }
 
-MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
+MIRT__LIB mirt_status mirt__model_allocate(mirt_model *model, bool drawn) {
     if (mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     if (mirt__root(model, NULL)->weight) return MIRT_OK;
     for (mirt_model *m = model; m; m = m->owner) {
@@ -178,7 +178,7 @@ MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
     mirt__variables_place(model);
     if (!(model->weight = mirt__weights_allocate(model))) return mirt_last_status();
     mirt__team *team = model->strategy->device[0].team;
-    mirt__team_for(team ? team : model->strategy->leaders, model->num_variables, mirt__draw_variable, model);
+    if (drawn) mirt__team_for(team ? team : model->strategy->leaders, model->num_variables, mirt__draw_variable, model);
     for (int i = 0; i < model->num_variables; i++) model->edits += !mirt__is_trained(&model->variable[i]);
     mirt__weights_changed(model);
     mirt__take_kept(model, model, 0);
@@ -187,6 +187,8 @@ MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
     }
     return MIRT_OK;
 }
+
+MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) { return mirt__model_allocate(model, true); }
 
 /* The weights' values are kept, the blocks are not. Whatever knew their places starts anew. */
 static mirt_status mirt__weights_keep(mirt_model *model) {
