@@ -63,7 +63,7 @@ SUBJECTS = (
     ("src/run/run.c", None, None, STEP + SIMULATED),
     ("src/nn/optimizers.c", None, None, UPDATE + ["test_save", "test_resume", "test_misuse", "test_archive"]),
     ("src/nn/directions.c", None, None, UPDATE),
-    ("src/nn/weights.c", None, r"mirt__loss_scale_\w+|mirt__set_half", ["test_optimizers"] + SIMULATED),
+    ("src/nn/weights.c", None, r"mirt__loss_scale_\w+|mirt__set_policy", ["test_optimizers"] + SIMULATED),
     ("src/ops/leaf.c", None, r"mirt__loss_weight_\w+", PLAN + ["test_training", "test_custom"] + SIMULATED),
     ("src/kernels/reference_elementwise.c", None,
      r"mirt__ref_(accumulate|gradient|update_by|average|sgd|adam|rmsprop|nadam|adagrad|adamax|lion|adadelta|"

@@ -384,8 +384,88 @@ static void check_prediction_order(void) {
     mirt_strategy_destroy(s);
 }
 
+/* >>shares */
+
+static mirt_strategy *shared(const char *shares, int devices, int replicas) {
+    mirt_strategy_desc d;
+    char text[16];
+    memset(&d, 0, sizeof d);
+    snprintf(text, sizeof text, "%d", devices);
+    d.devices = text;
+    d.replicas = replicas;
+    d.threads = 1;
+    d.seed = 11;
+    d.silent = true;
+    d.shares = shares;
+    return mirt_strategy_create(&d);
+}
+
+/* The number of replicas of each device, as one digit. */
+static void replicas_of(const mirt_strategy *s, int replicas, char out[8]) {
+    int next = 0;
+    for (int d = 0; d < s->num_devices; d++) {
+        int first, count = mirt__device_replicas(s, replicas, d, &first);
+        out[d] = first == next ? (char)('0' + count) : '?';
+        next += count;
+    }
+    out[s->num_devices] = 0;
+    if (next != replicas) strcpy(out, "?");
+}
+
+static void train_shared(const char *shares, int devices, char digest[MIRT__SHA256_HEX]) {
+    mirt_strategy *s = shared(shares, devices, 8);
+    mirt_model *m = s ? image_model(s, mirt_adam(1e-3f), 0) : NULL;
+    mirt_fit_desc fit;
+    memset(&fit, 0, sizeof fit);
+    fit.batch = 12;
+    fit.no_progress = true;
+    const bool good = m && mirt_fit_arrays(m, images_x(0, 29), images_y(0, 29), &fit) && copies_agree(m);
+    if (good) digest_weights(m, 0, digest);
+    ok(good, "%s on %d devices trains%s%s", shares ? shares : "equal shares", devices, good ? "" : ": ",
+       good ? "" : mirt_last_error());
+    mirt_strategy_destroy(s);
+}
+
+static void check_shares(void) {
+    static const struct {
+        const char *shares;
+        int devices, replicas;
+        const char *want; /* replicas of each device */
+    } dealt[] = {{"3,1", 2, 8, "62"},     {"1,3", 2, 8, "26"},      {"3,1", 2, 4, "31"},     {"1,2,1", 3, 8, "242"},
+                 {"5,1,2", 3, 8, "512"},  {"1,1", 2, 8, "44"},      {"7", 3, 8, "332"},      {"2,1,1,4", 4, 8, "2114"}};
+    static const char *const refused[] = {"", "3", "3,1,1", "0,1", "-1,1", "a,1", "3,", ",3", "3,1,", "3;1", "3 ,1",
+                                          "1000001,1", "1,99999999999999999999"};
+    char have[8], want[MIRT__SHA256_HEX] = "", other[MIRT__SHA256_HEX];
+    for (int i = 0; i < MIRT__COUNT(dealt); i++) {
+        mirt_strategy *s = shared(dealt[i].shares, dealt[i].devices, dealt[i].replicas);
+        if (s) replicas_of(s, dealt[i].replicas, have);
+        ok(s && strcmp(have, dealt[i].want) == 0, "shares %s of %d devices: %d replicas are dealt as %s",
+           dealt[i].shares, dealt[i].devices, dealt[i].replicas, s ? have : mirt_last_error());
+        mirt_strategy_destroy(s);
+    }
+    for (int i = 0; i < MIRT__COUNT(refused); i++) {
+        mirt_strategy *s = shared(refused[i], 2, 8);
+        const bool one = strcmp(refused[i], "3") == 0; /* for the one process */
+        ok(one ? s != NULL : !s && mirt_last_status() == MIRT_E_INVALID && strstr(mirt_last_error(), "shares \""),
+           "shares \"%s\": %s", refused[i], one ? "one process" : mirt_last_error());
+        mirt_strategy_destroy(s);
+    }
+    mirt_strategy *none = shared("1000000,1", 2, 8);
+    ok(!none && strstr(mirt_last_error(), "8 replicas in these shares leave none for device 1 of 2"), "%s",
+       mirt_last_error());
+    mirt_strategy_destroy(none);
+    train_shared(NULL, 1, want);
+    for (int i = 0; i < MIRT__COUNT(dealt); i++) {
+        if (dealt[i].replicas != 8) continue;
+        strcpy(other, "");
+        train_shared(dealt[i].shares, dealt[i].devices, other);
+        ok(*want && strcmp(other, want) == 0, "shares %s: the bits of one device", dealt[i].shares);
+    }
+}
+
 int main(void) {
     draw_images();
+    check_shares();
     check_remainders();
     check_partial_steps();
     check_sums();
