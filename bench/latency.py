@@ -7,6 +7,7 @@ import os
 import signal
 import statistics
 import subprocess
+import textwrap
 
 import common
 
@@ -174,7 +175,7 @@ def sentence(ratios):
              (("torch_and_litert", "the faster of PyTorch and LiteRT"), ("onnxruntime", "ONNX Runtime")) if group in ratios]
     if ratios.get("all", {}).get("peak_mb"):
         parts.append("%.2f times the least memory of a peer" % ratios["all"]["peak_mb"])
-    return "\nOurs takes %s.\n" % ", ".join(parts) if parts else ""
+    return "\n%s\n" % "\n".join(textwrap.wrap("Ours takes %s." % ", ".join(parts), 120)) if parts else ""
 
 
 def run(section, args, _):
