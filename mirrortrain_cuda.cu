@@ -3590,7 +3590,7 @@ static inline __device__ mirt__cu_epilogue mirt__cu_ending_from(const mirt__cu_e
 template <int N> struct mirt__cu_finish_columns {
     float bias[N], mean[N], factor[N], offset[N], slope_mean[N], slope_factor[N], slope_offset[N];
 };
-/* Columns [j, j + n), n <= N. */
+/* Columns [j, j + n), at most N. */
 template <int N>
 static inline __device__ void mirt__cu_finish_columns_of(const mirt__cu_epilogue &e, int64_t j, int n,
                                                          mirt__cu_finish_columns<N> &c) {
@@ -3611,14 +3611,15 @@ static inline __device__ void mirt__cu_finish_columns_of(const mirt__cu_epilogue
     }
 }
 
-/* Elements [at, at + n) of tensors like y, on their way: N words at once, or one by one as floats. N is 1, 4 or 8. */
+/* Elements [at, at + n) of tensors like y, at most N of them, on their way: N words at once, or one by one as floats. N
+   is 1, 4 or 8. */
 template <int N> struct mirt__cu_finish_raw {
     uint32_t add[N], mask[N], z[N];
 };
 template <int N>
 static inline __device__ void mirt__cu_finish_words(const mirt__cu_epilogue &e, const void *from, int64_t at, int n,
                                                     uint32_t *to) {
-    if (n == N && N <= e.width) {
+    if (n >= N && N <= e.width) {
         if (mirt__cu_is_half(e.dtype)) mirt__cu_fetch_words<N>(from, (mirt_dtype)MIRT__BFLOAT16, at, to);
         else mirt__cu_fetch_words<N>(from, MIRT_FLOAT32, at, to);
         return;
@@ -3629,7 +3630,7 @@ static inline __device__ void mirt__cu_finish_words(const mirt__cu_epilogue &e, 
 template <int N>
 static inline __device__ void mirt__cu_finish_floats(const mirt__cu_epilogue &e, int n, const uint32_t *words,
                                                      float *to) {
-    if (n == N && N <= e.width && mirt__cu_is_half(e.dtype)) {
+    if (n >= N && N <= e.width && mirt__cu_is_half(e.dtype)) {
         if ((int)e.dtype == MIRT__FLOAT16) mirt__cu_make_halves<true, N>(words, to);
         else mirt__cu_make_halves<false, N>(words, to);
         return;
@@ -3687,7 +3688,7 @@ static inline __device__ void mirt__cu_finish(const mirt__cu_epilogue &e, const 
 }
 template <int N>
 static inline __device__ void mirt__cu_finish_store(const mirt__cu_epilogue &e, int64_t at, int n, const float *x) {
-    if (n == N && N <= e.width) {
+    if (n >= N && N <= e.width) {
         mirt__cu_store_as<N>(e.y, e.dtype, at, x);
         return;
     }
@@ -9506,14 +9507,14 @@ template <int BN, int THREADS> struct mirt__cu_mm_finisher {
     static const int across = BN / 4, lanes = THREADS / across;
     mirt__cu_finish_columns<4> columns;
     mirt__cu_sums<4> sums;
-    int x, lane, n;
+    int x, lane, n; /* n: how many columns exist from its first one on; it is not cut off at 4, because ptxas 13.0 takes
+                       min(n, 4) == 4 for n > 4 */
     int64_t column;
 
     __device__ void begin(const mirt__cu_multiply &p, int group, int first) {
         x = (int)threadIdx.x % across;
         lane = (int)threadIdx.x / across;
         n = p.n - first - 4 * x;
-        n = n < 0 ? 0 : n > 4 ? 4 : n;
         column = (int64_t)group * p.n + first + 4 * x;
         mirt__cu_finish_columns_of<4>(p.e, column, n, columns);
         mirt__cu_sums_begin(sums);
@@ -9542,7 +9543,7 @@ template <int BN, int THREADS> struct mirt__cu_mm_finisher {
         /* More rows at once would not fit in their registers. */
         const int batch = END == MIRT__CU_END_ANY ? 1 : THREADS == 128 || END == MIRT__CU_END_MOMENTS ? 4 : 2;
         const int all = END == MIRT__CU_END_ANY ? n : 4;
-        if (n == 0) return;
+        if (n <= 0) return;
         const mirt__cu_epilogue e = mirt__cu_ending_from<END, DTYPE>(from, places.first + column);
 #pragma unroll 1
         for (int r = lane; r < rows; r += lanes * batch) {

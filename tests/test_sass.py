@@ -79,6 +79,15 @@ ok(run(MIXED, "--plain", "0.25", exceptions=good.replace("0.2 ", "0.24 "))[0] ==
 ok(run(MIXED, "--plain", "0.2", exceptions=good)[0] == 1, "one that is not needed is an error")
 ok(run(OTHER)[0] == 1, "so is code without such loops")
 
+FINE = function("_Z4finev", "VIMNMX R48, R46, 0x4, PT", "VIMNMX.RELU R48, PT, PT, R46, 0x4, PT", "EXIT")
+WRONG = function("_Z5wrongv", "VIMNMX.RELU R48, P2, P2, R46, 0x4, PT", "EXIT")
+status, text = run(FINE, "--limits")
+ok(status == 0 and "1 kernels, 0 limits" in text, "limits alone are fine")
+status, text = run(FINE + WRONG, "--limits")
+ok(status == 1 and "_Z5wrongv: VIMNMX.RELU R48, P2, P2, R46, 0x4, PT at 0" in text and text.endswith(": too many\n"),
+   "one whose comparison is used is named")
+ok(run("", "--limits")[0] == 1, "and no code is an error")
+
 with tempfile.TemporaryDirectory() as folder:
     log, program = os.path.join(folder, "log"), os.path.join(folder, "cuobjdump")
     with open(log, "w", encoding="utf-8") as file:

@@ -11,6 +11,10 @@ it, or always. --plain: the least share of a usual way without transforms; --tra
 all, if only other ways have them. The exit status is 1 if a loop has less and no exception (--exceptions FILE,
 ptxas.Exceptions), if an exception is not needed, or if there are no such loops.
 
+--limits looks for something else instead: limits of integers whose comparison is used as well (VIMNMX that writes a
+predicate). ptxas 13.0 makes min(n, 4) == 4 one of them, which the H200 finds false where n is 4. The exit status is 1
+if there are any.
+
 --log is what nvcc -Xptxas -v printed: names of kernels. cuobjdump is MIRT_CUOBJDUMP, or found on PATH, or beside nvcc;
 without it the tool says so, and the exit status is 77.
 """
@@ -129,6 +133,25 @@ def disassembled(program, path, names):
                           env=environment).stdout.splitlines()
 
 
+def limits(code):
+    """(kernel, instruction) of each limit whose comparison is used."""
+    for kernel, body in code.items():
+        for instruction in body:
+            if kind(instruction) == "VIMNMX" and re.match(r"\w+, P[0-6]\b", instruction.operands):
+                yield kernel, instruction
+
+
+def report_limits(code):
+    """The exit status."""
+    found = list(limits(code))
+    for kernel, instruction in found:
+        print("%s: %s %s at %x: the comparison of a limit is used" %
+              (kernel, instruction.name, instruction.operands, instruction.address))
+    print("%d kernels, %d limits whose comparison is used%s" %
+          (len(code), len(found), ": too many" if found else ""))
+    return 1 if found or not code else 0
+
+
 def figures(loop):
     """(share, least's name) of what is judged."""
     yield loop.usual_hmma / max(loop.usual, 1), "transforms" if loop.usual_transforms else "plain"
@@ -146,6 +169,7 @@ def main():
     parser.add_argument("--plain", type=float, default=0, help="the least share without transforms")
     parser.add_argument("--transforms", type=float, default=0, help="the least share with transforms")
     parser.add_argument("--exceptions", help="a file: kernels that may have less")
+    parser.add_argument("--limits", action="store_true", help="look for limits whose comparison is used")
     args = parser.parse_args()
     if bool(args.text) == bool(args.object) or bool(args.object) != bool(args.log):
         parser.error("a text, or --object and --log")
@@ -167,6 +191,8 @@ def main():
         print("sass: %s" % error, file=sys.stderr)
         return 1
     code = read(lines, args.kernels)
+    if args.limits:
+        return report_limits(code)
     names = ptxas.demangled(sorted(code))
     table = sorted((loop for kernel, body in code.items() for loop in loops(kernel, body)),
                    key=lambda loop: (names[loop.kernel], loop.first))

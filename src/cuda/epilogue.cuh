@@ -107,7 +107,7 @@ static inline __device__ mirt__cu_epilogue mirt__cu_ending_from(const mirt__cu_e
 template <int N> struct mirt__cu_finish_columns {
     float bias[N], mean[N], factor[N], offset[N], slope_mean[N], slope_factor[N], slope_offset[N];
 };
-/* Columns [j, j + n), n <= N. */
+/* Columns [j, j + n), at most N. */
 template <int N>
 static inline __device__ void mirt__cu_finish_columns_of(const mirt__cu_epilogue &e, int64_t j, int n,
                                                          mirt__cu_finish_columns<N> &c) {
@@ -128,14 +128,15 @@ static inline __device__ void mirt__cu_finish_columns_of(const mirt__cu_epilogue
     }
 }
 
-/* Elements [at, at + n) of tensors like y, on their way: N words at once, or one by one as floats. N is 1, 4 or 8. */
+/* Elements [at, at + n) of tensors like y, at most N of them, on their way: N words at once, or one by one as floats. N
+   is 1, 4 or 8. */
 template <int N> struct mirt__cu_finish_raw {
     uint32_t add[N], mask[N], z[N];
 };
 template <int N>
 static inline __device__ void mirt__cu_finish_words(const mirt__cu_epilogue &e, const void *from, int64_t at, int n,
                                                     uint32_t *to) {
-    if (n == N && N <= e.width) {
+    if (n >= N && N <= e.width) {
         if (mirt__cu_is_half(e.dtype)) mirt__cu_fetch_words<N>(from, (mirt_dtype)MIRT__BFLOAT16, at, to);
         else mirt__cu_fetch_words<N>(from, MIRT_FLOAT32, at, to);
         return;
@@ -146,7 +147,7 @@ static inline __device__ void mirt__cu_finish_words(const mirt__cu_epilogue &e, 
 template <int N>
 static inline __device__ void mirt__cu_finish_floats(const mirt__cu_epilogue &e, int n, const uint32_t *words,
                                                      float *to) {
-    if (n == N && N <= e.width && mirt__cu_is_half(e.dtype)) {
+    if (n >= N && N <= e.width && mirt__cu_is_half(e.dtype)) {
         if ((int)e.dtype == MIRT__FLOAT16) mirt__cu_make_halves<true, N>(words, to);
         else mirt__cu_make_halves<false, N>(words, to);
         return;
@@ -204,7 +205,7 @@ static inline __device__ void mirt__cu_finish(const mirt__cu_epilogue &e, const 
 }
 template <int N>
 static inline __device__ void mirt__cu_finish_store(const mirt__cu_epilogue &e, int64_t at, int n, const float *x) {
-    if (n == N && N <= e.width) {
+    if (n >= N && N <= e.width) {
         mirt__cu_store_as<N>(e.y, e.dtype, at, x);
         return;
     }

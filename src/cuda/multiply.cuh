@@ -10,14 +10,14 @@ template <int BN, int THREADS> struct mirt__cu_mm_finisher {
     static const int across = BN / 4, lanes = THREADS / across;
     mirt__cu_finish_columns<4> columns;
     mirt__cu_sums<4> sums;
-    int x, lane, n;
+    int x, lane, n; /* n: how many columns exist from its first one on; it is not cut off at 4, because ptxas 13.0 takes
+                       min(n, 4) == 4 for n > 4 */
     int64_t column;
 
     __device__ void begin(const mirt__cu_multiply &p, int group, int first) {
         x = (int)threadIdx.x % across;
         lane = (int)threadIdx.x / across;
         n = p.n - first - 4 * x;
-        n = n < 0 ? 0 : n > 4 ? 4 : n;
         column = (int64_t)group * p.n + first + 4 * x;
         mirt__cu_finish_columns_of<4>(p.e, column, n, columns);
         mirt__cu_sums_begin(sums);
@@ -46,7 +46,7 @@ template <int BN, int THREADS> struct mirt__cu_mm_finisher {
         /* More rows at once would not fit in their registers. */
         const int batch = END == MIRT__CU_END_ANY ? 1 : THREADS == 128 || END == MIRT__CU_END_MOMENTS ? 4 : 2;
         const int all = END == MIRT__CU_END_ANY ? n : 4;
-        if (n == 0) return;
+        if (n <= 0) return;
         const mirt__cu_epilogue e = mirt__cu_ending_from<END, DTYPE>(from, places.first + column);
 #pragma unroll 1
         for (int r = lane; r < rows; r += lanes * batch) {
