@@ -50,6 +50,7 @@ static void unary_plan(job *j) {
     row_input(j, positive ? POSITIVE : wide ? WIDE : UNIT, 1);
     const bool curved = kind > MIRT__POWER || kind == MIRT__EXP || kind == MIRT__ACT_SIGMOID || kind == MIRT__ACT_TANH;
     row_output(j, curved ? 3 : 0, 1);
+    j->library = kind == MIRT__LOG ? 1 : kind == MIRT__POWER ? 4 : 0; /* CUDA's logf and powf, as documented */
     j->alias_in = 0;
     j->alias_out = 1;
 }

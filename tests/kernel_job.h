@@ -31,6 +31,7 @@ typedef struct job {
     int buffers;
     buffer buffer[MAX_BUFFERS];
     int alias_in, alias_out; /* an input that may be the output; -1 */
+    double library; /* roundings more on GPUs, whose library computes the function otherwise */
     size_t scratch, shared;
     mirt__random random;
     /* One call: */
