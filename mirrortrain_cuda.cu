@@ -3752,7 +3752,7 @@ typedef struct mirt__cu_chunks {
 } mirt__cu_chunks;
 
 #define MIRT__CU_SUM_LANES 16
-#define MIRT__CU_SUM_GROUP 512 /* chunks that one block adds up */
+#define MIRT__CU_SUM_GROUP 128 /* chunks that one block adds up: each lane asks for all of its own at once */
 static inline int64_t mirt__cu_round_up(int64_t n, int64_t to) { return mirt__cu_ceil(n, to) * to; }
 static size_t mirt__cu_sums_bytes(mirt__column_sums sums, int64_t columns, int64_t chunks) {
     if (sums == MIRT__SUMS_NONE || chunks < 1) return 0;
@@ -3838,38 +3838,44 @@ static inline __device__ void mirt__cu_sums_out(const mirt__cu_epilogue &e, int6
     }
 }
 
-/* A lane's share of the sums of chunks [begin, end): moments about `shift`. */
+/* A column's sums over the lanes of a block, in their order; lane 0 gets them. */
+static inline __device__ void mirt__cu_sums_of_lanes(double *room, double *all, double *a, double *b) {
+    const int lane = (int)threadIdx.y, x = (int)threadIdx.x;
+    room[(3 * lane) * 32 + x] = *all;
+    room[(3 * lane + 1) * 32 + x] = *a;
+    room[(3 * lane + 2) * 32 + x] = *b;
+    __syncthreads();
+    for (int i = 1; i < MIRT__CU_SUM_LANES && lane == 0; i++) {
+        *all += room[(3 * i) * 32 + x];
+        *a += room[(3 * i + 1) * 32 + x];
+        *b += room[(3 * i + 2) * 32 + x];
+    }
+}
+/* The sums of the group of chunks blockIdx.y: moments about the shift of the first chunk. */
 static __global__ void __launch_bounds__(32 * MIRT__CU_SUM_LANES)
 mirt__cu_sums_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, float *out0, float *out1) {
     MIRT_SHARED(double, room, 3 * MIRT__CU_SUM_LANES * 32);
     const int64_t j = (int64_t)blockIdx.x * 32 + threadIdx.x, begin = (int64_t)blockIdx.y * MIRT__CU_SUM_GROUP;
     const int64_t end = begin + MIRT__CU_SUM_GROUP < from.chunks ? begin + MIRT__CU_SUM_GROUP : from.chunks;
     const bool moments = e.sums == MIRT__SUMS_MOMENTS;
-    const int lane = (int)threadIdx.y, x = (int)threadIdx.x;
     double all = 0, a = 0, b = 0, shift = 0;
     if (j < from.columns) {
         if (moments && end > begin) shift = (double)from.part[2 * from.columns + j];
-#pragma unroll 4
-        for (int64_t i = begin + lane; i < end; i += MIRT__CU_SUM_LANES) {
+#pragma unroll
+        for (int k = 0; k < MIRT__CU_SUM_GROUP / MIRT__CU_SUM_LANES; k++) {
+            const int64_t i = begin + threadIdx.y + k * MIRT__CU_SUM_LANES;
+            if (i >= end) continue;
             const float *part = from.part + 3 * i * from.columns + j;
             const double count = (double)from.count[i], p = (double)part[0], q = (double)part[from.columns];
-            if (count == 0) continue;
             const double away = moments ? (double)part[2 * from.columns] - shift : 0;
+            if (count == 0) continue;
             all += count;
             a += p + count * away;
             b += q + away * (2 * p + count * away);
         }
     }
-    room[(3 * lane) * 32 + x] = all;
-    room[(3 * lane + 1) * 32 + x] = a;
-    room[(3 * lane + 2) * 32 + x] = b;
-    __syncthreads();
-    if (lane > 0 || j >= from.columns) return;
-    for (int i = 1; i < MIRT__CU_SUM_LANES; i++) {
-        all += room[(3 * i) * 32 + x];
-        a += room[(3 * i + 1) * 32 + x];
-        b += room[(3 * i + 2) * 32 + x];
-    }
+    mirt__cu_sums_of_lanes(room, &all, &a, &b);
+    if (threadIdx.y > 0 || j >= from.columns) return;
     if (gridDim.y > 1) {
         double *group = from.group + (int64_t)blockIdx.y * 3 * from.columns + j;
         group[0] = all;
@@ -3879,17 +3885,19 @@ mirt__cu_sums_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, float *out0, flo
     }
     mirt__cu_sums_out(e, j, shift, all, a, b, out0, out1);
 }
-static __global__ void __launch_bounds__(128)
+static __global__ void __launch_bounds__(32 * MIRT__CU_SUM_LANES)
     mirt__cu_sums_groups_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, int64_t groups, float *out0, float *out1) {
-    const int64_t j = (int64_t)blockIdx.x * 128 + threadIdx.x;
-    if (j >= from.columns) return;
+    MIRT_SHARED(double, room, 3 * MIRT__CU_SUM_LANES * 32);
+    const int64_t j = (int64_t)blockIdx.x * 32 + threadIdx.x;
     double all = 0, a = 0, b = 0;
-    for (int64_t i = 0; i < groups; i++) {
+    for (int64_t i = threadIdx.y; i < groups && j < from.columns; i += MIRT__CU_SUM_LANES) {
         const double *group = from.group + i * 3 * from.columns + j;
         all += group[0];
         a += group[from.columns];
         b += group[2 * from.columns];
     }
+    mirt__cu_sums_of_lanes(room, &all, &a, &b);
+    if (threadIdx.y > 0 || j >= from.columns) return;
     const double shift = e.sums == MIRT__SUMS_MOMENTS ? (double)from.part[2 * from.columns + j] : 0;
     mirt__cu_sums_out(e, j, shift, all, a, b, out0, out1);
 }
@@ -3923,8 +3931,7 @@ static void mirt__cu_sums_finish(mirt__cu *cu, const mirt__cu_epilogue *epilogue
     const dim3 grid((unsigned)mirt__cu_ceil(from.columns, 32), (unsigned)groups), block(32, MIRT__CU_SUM_LANES);
     MIRT_LAUNCH(cu, mirt__cu_sums_kernel, grid, block, 0, e, from, out0, out1);
     if (groups > 1)
-        MIRT_LAUNCH(cu, mirt__cu_sums_groups_kernel, (unsigned)mirt__cu_ceil(from.columns, 128), 128, 0, e, from,
-                    groups, out0, out1);
+        MIRT_LAUNCH(cu, mirt__cu_sums_groups_kernel, grid.x, block, 0, e, from, groups, out0, out1);
 }
 
 #endif
@@ -4026,6 +4033,21 @@ static inline __device__ void mirt__cu_put(void *y, mirt_dtype dtype, int64_t at
     else mirt__cu_store_n<N>(static_cast<float *>(y) + at, from);
 }
 #undef MIRT__CU_ARE
+/* N numbers as they lie in memory, which take their time to come, and what they are. */
+template <int DTYPES> static inline __device__ mirt_dtype mirt__cu_dtype_of(mirt_dtype dtype) {
+    return DTYPES == MIRT__CU_EITHER ? dtype
+                                     : (mirt_dtype)(DTYPES == MIRT__CU_FLOAT16S ? (int)MIRT__FLOAT16
+                                                    : DTYPES == MIRT__CU_HALVES ? (int)MIRT__BFLOAT16
+                                                                                : (int)MIRT_FLOAT32);
+}
+template <int DTYPES, int N>
+static inline __device__ void mirt__cu_fetch_of(const void *x, mirt_dtype dtype, int64_t at, uint32_t *words) {
+    mirt__cu_fetch_words<N>(x, mirt__cu_dtype_of<DTYPES>(dtype), at, words);
+}
+template <int DTYPES, int N>
+static inline __device__ void mirt__cu_make_of(const uint32_t *words, mirt_dtype dtype, float *to) {
+    mirt__cu_make_words<N>(words, mirt__cu_dtype_of<DTYPES>(dtype), to);
+}
 
 /* Sums of `count` numbers of each thread over the rows of threads of a block, by a tree: row 0 gets them. `room`: count
    floats for each thread. */
@@ -4050,6 +4072,7 @@ static inline __device__ void mirt__cu_down_sum(float *x, int count, int across,
 
 /* Batch and layer normalization on their own. */
 
+#define MIRT__CU_NORM_BLOCKS 1056 /* of a pass: four or eight for each of 132 processors */
 #define MIRT__CU_NORM_CHUNK 64    /* rows whose sums one block takes, at least, */
 #define MIRT__CU_NORM_CHUNKS 1024 /* so that there are no more of them */
 
@@ -4077,47 +4100,61 @@ static inline __device__ void mirt__cu_norm_columns(const mirt__cu_norm_call &a,
     }
 }
 
-/* y = activation(u + add). */
-template <int DTYPES, int N>
-static __global__ __launch_bounds__(256, 2) void mirt__cu_norm_apply(mirt__cu_norm_call a) {
-    const int lane = (int)threadIdx.x % a.across;
-    const int64_t column = ((int64_t)blockIdx.y * a.across + lane) * N, step = (int64_t)gridDim.x * a.down;
+/* Rows that a thread asks for before it works on them: with fewer, memory waits. Activations that need calls are left
+   to kernels for one row at a time, which would be too large otherwise. */
+#define MIRT__CU_NORM_ROWS 4
+
+/* y = activation(u + add). SIMPLE: an activation of mirt__cu_simple. */
+template <int DTYPES, int N, bool SIMPLE>
+static __global__ __launch_bounds__(256, DTYPES == MIRT__CU_FLOATS ? 2 : 4)
+    void mirt__cu_norm_apply(mirt__cu_norm_call a) {
+    const int rows = SIMPLE ? MIRT__CU_NORM_ROWS : 1, lane = (int)threadIdx.x % a.across;
+    const int64_t column = ((int64_t)blockIdx.y * a.across + lane) * N, step = (int64_t)gridDim.x * a.down,
+                  next = step * a.n;
     if (column >= a.n) return;
     mirt__cu_norm_column<N> k;
     mirt__cu_norm_columns<N>(a, column, &k);
-    for (int64_t row = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; row < a.rows; row += 2 * step) {
-        float x[2][N], add[2][N];
+    for (int64_t row = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; row < a.rows;
+         row += rows * step) {
+        const int64_t at = row * a.n + column;
+        uint32_t x_words[rows][N], add_words[rows][N];
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < rows; i++) {
             if (row + i * step >= a.rows) break;
-            mirt__cu_get<DTYPES, N>(a.x, a.x_dtype, (row + i * step) * a.n + column, x[i]);
-            if (a.add) mirt__cu_get<DTYPES, N>(a.add, a.add_dtype, (row + i * step) * a.n + column, add[i]);
+            mirt__cu_fetch_of<DTYPES, N>(a.x, a.x_dtype, at + i * next, x_words[i]);
+            if (a.add) mirt__cu_fetch_of<DTYPES, N>(a.add, a.add_dtype, at + i * next, add_words[i]);
         }
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < rows; i++) {
+            float x[N];
             if (row + i * step >= a.rows) break;
+            mirt__cu_make_of<DTYPES, N>(x_words[i], a.x_dtype, x);
             if (a.by_row) {
                 const float mean = a.mean[row + i * step],
                             inverse = mirt__cu_norm_inverse_of(a.variance[row + i * step], a.epsilon);
 #pragma unroll
-                for (int v = 0; v < N; v++) x[i][v] = __fmul_rn(x[i][v] - mean, inverse);
+                for (int v = 0; v < N; v++) x[v] = __fmul_rn(x[v] - mean, inverse);
             }
 #pragma unroll
-            for (int v = 0; v < N; v++) x[i][v] = __fadd_rn(__fmul_rn(x[i][v] - k.mean[v], k.factor[v]), k.offset[v]);
+            for (int v = 0; v < N; v++) x[v] = __fadd_rn(__fmul_rn(x[v] - k.mean[v], k.factor[v]), k.offset[v]);
             if (a.add) {
+                float add[N];
+                mirt__cu_make_of<DTYPES, N>(add_words[i], a.add_dtype, add);
 #pragma unroll
-                for (int v = 0; v < N; v++) x[i][v] += add[i][v];
+                for (int v = 0; v < N; v++) x[v] += add[v];
             }
-            mirt__cu_activate_n<N>(a.activation, x[i]);
-            mirt__cu_put<DTYPES, N>(a.y, a.y_dtype, (row + i * step) * a.n + column, x[i]);
+            mirt__cu_activate_n<N, SIMPLE>(a.activation, x);
+            mirt__cu_put<DTYPES, N>(a.y, a.y_dtype, at + i * next, x);
         }
     }
 }
 
 /* The gradient of x, of columns. */
-template <int DTYPES, int N> static __global__ __launch_bounds__(256) void mirt__cu_norm_back(mirt__cu_norm_call a) {
-    const int lane = (int)threadIdx.x % a.across;
-    const int64_t column = ((int64_t)blockIdx.y * a.across + lane) * N, step = (int64_t)gridDim.x * a.down;
+template <int DTYPES, int N, bool SIMPLE>
+static __global__ __launch_bounds__(256, 2) void mirt__cu_norm_back(mirt__cu_norm_call a) {
+    const int rows = SIMPLE ? MIRT__CU_NORM_ROWS : 1, lane = (int)threadIdx.x % a.across;
+    const int64_t column = ((int64_t)blockIdx.y * a.across + lane) * N, step = (int64_t)gridDim.x * a.down,
+                  next = step * a.n;
     if (column >= a.n) return;
     mirt__cu_norm_column<N> k;
     float less[N], part[N];
@@ -4130,27 +4167,31 @@ template <int DTYPES, int N> static __global__ __launch_bounds__(256) void mirt_
                                  mirt__cu_norm_inverse_of(a.variance[column + v], a.epsilon)
                            : 0.0f;
     }
-    for (int64_t row = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; row < a.rows; row += 2 * step) {
-        float x[2][N], g[2][N];
+    for (int64_t row = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; row < a.rows;
+         row += rows * step) {
+        const int64_t at = row * a.n + column;
+        uint32_t x_words[rows][N], g_words[rows][N];
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < rows; i++) {
             if (row + i * step >= a.rows) break;
-            mirt__cu_get<DTYPES, N>(a.x, a.x_dtype, (row + i * step) * a.n + column, x[i]);
-            mirt__cu_get<DTYPES, N>(a.dy, a.dy_dtype, (row + i * step) * a.n + column, g[i]);
+            mirt__cu_fetch_of<DTYPES, N>(a.x, a.x_dtype, at + i * next, x_words[i]);
+            mirt__cu_fetch_of<DTYPES, N>(a.dy, a.dy_dtype, at + i * next, g_words[i]);
         }
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < rows; i++) {
+            float x[N], g[N], u[N];
             if (row + i * step >= a.rows) break;
-            float u[N];
+            mirt__cu_make_of<DTYPES, N>(x_words[i], a.x_dtype, x);
+            mirt__cu_make_of<DTYPES, N>(g_words[i], a.dy_dtype, g);
 #pragma unroll
             for (int v = 0; v < N; v++) {
-                x[i][v] -= k.mean[v];
-                u[v] = __fadd_rn(__fmul_rn(x[i][v], k.factor[v]), k.offset[v]);
+                x[v] -= k.mean[v];
+                u[v] = __fadd_rn(__fmul_rn(x[v], k.factor[v]), k.offset[v]);
             }
-            mirt__cu_times_slope_n<N>(a.activation, g[i], u);
+            mirt__cu_times_slope_n<N, SIMPLE>(a.activation, g, u);
 #pragma unroll
-            for (int v = 0; v < N; v++) g[i][v] = (g[i][v] - less[v] - x[i][v] * part[v]) * k.factor[v];
-            mirt__cu_put<DTYPES, N>(a.y, a.y_dtype, (row + i * step) * a.n + column, g[i]);
+            for (int v = 0; v < N; v++) g[v] = (g[v] - less[v] - x[v] * part[v]) * k.factor[v];
+            mirt__cu_put<DTYPES, N>(a.y, a.y_dtype, at + i * next, g);
         }
     }
 }
@@ -4364,32 +4405,39 @@ template <int N> static __global__ void mirt__cu_norm_row_back(mirt__cu_norm_cal
 
 /* >>calls */
 
-/* Columns at once, where all that is accessed allows it; *dtypes. NULL stands for what is not. */
-static int mirt__cu_norm_vector(const mirt__cu_norm_call *a, bool x, bool dy, bool y, int *dtypes) {
+/* Columns at once, at most `most`, where all that is accessed allows it; *dtypes. NULL stands for what is not. */
+static int mirt__cu_norm_vector(const mirt__cu_norm_call *a, bool x, bool dy, bool y, int most, int *dtypes) {
     const void *const data[4] = {x ? a->x : NULL, dy ? a->dy : NULL, y ? a->add : NULL, y ? a->y : NULL};
     const mirt_dtype dtype[4] = {a->x_dtype, a->dy_dtype, a->add_dtype, a->y_dtype};
     const mirt_dtype one = x ? a->x_dtype : a->y_dtype;
-    const int vector = mirt__cu_is_half(one) ? 8 : 4;
+    const int vector = mirt__cu_is_half(one) ? most : 4;
     bool all = a->n % vector == 0;
-    for (int i = 0; i < 4; i++) all = all && (!data[i] || (dtype[i] == one && mirt__cu_aligned(data[i], 16)));
+    for (int i = 0; i < 4; i++)
+        all = all && (!data[i] || (dtype[i] == one && mirt__cu_aligned_for(data[i], one, vector)));
     *dtypes = all ? mirt__cu_dtypes_of(one) : MIRT__CU_EITHER;
     return all ? vector : 1;
 }
 /* Kernels by mirt__cu_dtypes. */
 typedef void (*mirt__cu_norm_kernel)(mirt__cu_norm_call);
-static const mirt__cu_norm_kernel mirt__cu_norm_applies[] = {
-    mirt__cu_norm_apply<MIRT__CU_FLOATS, 4>, mirt__cu_norm_apply<MIRT__CU_HALVES, 8>,
-    mirt__cu_norm_apply<MIRT__CU_FLOAT16S, 8>, mirt__cu_norm_apply<MIRT__CU_EITHER, 1>};
-static const mirt__cu_norm_kernel mirt__cu_norm_backs[] = {
-    mirt__cu_norm_back<MIRT__CU_FLOATS, 4>, mirt__cu_norm_back<MIRT__CU_HALVES, 8>,
-    mirt__cu_norm_back<MIRT__CU_FLOAT16S, 8>, mirt__cu_norm_back<MIRT__CU_EITHER, 1>};
+#define MIRT__CU_NORM_KERNELS(kernel, n, simple) \
+    { \
+        kernel<MIRT__CU_FLOATS, 4, simple>, kernel<MIRT__CU_HALVES, n, simple>, \
+            kernel<MIRT__CU_FLOAT16S, n, simple>, kernel<MIRT__CU_EITHER, 1, simple> \
+    }
+/* Four columns at a time leave registers for twice as many threads, which memory needs where only x is read. */
+static const mirt__cu_norm_kernel
+    mirt__cu_norm_applies[2][4] = {MIRT__CU_NORM_KERNELS(mirt__cu_norm_apply, 4, false),
+                                   MIRT__CU_NORM_KERNELS(mirt__cu_norm_apply, 4, true)},
+    mirt__cu_norm_backs[2][4] = {MIRT__CU_NORM_KERNELS(mirt__cu_norm_back, 8, false),
+                                 MIRT__CU_NORM_KERNELS(mirt__cu_norm_back, 8, true)};
+#undef MIRT__CU_NORM_KERNELS
 
 template <int SUM> static void mirt__cu_norm_column_sums(mirt__cu *cu, mirt__cu_norm_call *a) {
     static const mirt__cu_norm_kernel norm_sums[] = {
         mirt__cu_norm_sums<MIRT__CU_FLOATS, 4, SUM>, mirt__cu_norm_sums<MIRT__CU_HALVES, 8, SUM>,
         mirt__cu_norm_sums<MIRT__CU_FLOAT16S, 8, SUM>, mirt__cu_norm_sums<MIRT__CU_EITHER, 1, SUM>};
     int dtypes;
-    const int64_t vector = mirt__cu_norm_vector(a, true, SUM != MIRT__CU_NORM_MOMENTS, false, &dtypes);
+    const int64_t vector = mirt__cu_norm_vector(a, true, SUM != MIRT__CU_NORM_MOMENTS, false, 8, &dtypes);
     const mirt__cu_layout c = mirt__cu_layout_of(mirt__cu_ceil(a->n, vector), 64, 256);
     const int64_t most = MIRT__CU_NORM_CHUNKS / c.blocks > 1 ? MIRT__CU_NORM_CHUNKS / c.blocks : 1,
                   share = mirt__cu_ceil(a->rows, most);
@@ -4430,8 +4478,8 @@ static void mirt__cu_norm_stats(const mirt__norm *args, const mirt__where *where
 /* A pass over rows. Each thread takes several, so that it computes the constants of its columns once. */
 static void mirt__cu_norm_pass(mirt__cu *cu, mirt__cu_norm_kernel norm_of_columns, mirt__cu_norm_call a, int vector) {
     const mirt__cu_layout c = mirt__cu_layout_of(mirt__cu_ceil(a.n, vector), 256, 256);
-    const int64_t blocks = mirt__cu_ceil(a.rows, (int64_t)c.down * 4),
-                  most = c.blocks < 1024 ? 2048 / (int64_t)c.blocks : 2;
+    const int64_t blocks = mirt__cu_ceil(a.rows, (int64_t)c.down * MIRT__CU_NORM_ROWS),
+                  most = c.blocks < 512 ? MIRT__CU_NORM_BLOCKS / (int64_t)c.blocks : 2;
     a.across = c.across;
     a.down = c.down;
     MIRT_LAUNCH(cu, norm_of_columns, dim3((unsigned)(blocks < most ? blocks : most), c.blocks), c.across * c.down, 0,
@@ -4442,8 +4490,9 @@ static void mirt__cu_normalize(const mirt__norm *args, const mirt__where *where)
     mirt__cu *cu = mirt__cu_of(where);
     mirt__cu_norm_call a = {*args, 0, 0, NULL, 0};
     int dtypes;
-    const int vector = mirt__cu_norm_vector(&a, true, false, true, &dtypes);
-    if (a.rows > 0 && a.n > 0) mirt__cu_norm_pass(cu, mirt__cu_norm_applies[dtypes], a, vector);
+    const int vector = mirt__cu_norm_vector(&a, true, false, true, 4, &dtypes);
+    if (a.rows > 0 && a.n > 0)
+        mirt__cu_norm_pass(cu, mirt__cu_norm_applies[mirt__cu_simple(a.activation)][dtypes], a, vector);
 }
 
 static void mirt__cu_norm_grad_sums(const mirt__norm *args, const mirt__where *where) {
@@ -4457,14 +4506,16 @@ static void mirt__cu_norm_grad_input(const mirt__norm *args, const mirt__where *
     mirt__cu_norm_call a = {*args, 0, 0, NULL, 0};
     int dtypes;
     a.add = NULL;
-    const int vector = mirt__cu_norm_vector(&a, true, true, true, &dtypes);
+    const int vector = mirt__cu_norm_vector(&a, true, true, true, 8, &dtypes);
     if (a.rows == 0 || a.n == 0) return;
-    if (!args->by_row) mirt__cu_norm_pass(cu, mirt__cu_norm_backs[dtypes], a, vector);
+    if (!args->by_row) mirt__cu_norm_pass(cu, mirt__cu_norm_backs[mirt__cu_simple(a.activation)][dtypes], a, vector);
     else if (vector == 4) mirt__cu_norm_by_rows(cu, mirt__cu_norm_row_back<4>, a, 4);
     else mirt__cu_norm_by_rows(cu, mirt__cu_norm_row_back<1>, a, 1);
 }
+#undef MIRT__CU_NORM_BLOCKS
 #undef MIRT__CU_NORM_CHUNK
 #undef MIRT__CU_NORM_CHUNKS
+#undef MIRT__CU_NORM_ROWS
 
 /* >>section cuda/pool.cu */
 
@@ -4493,15 +4544,19 @@ template <int N, class PLACE> static inline __device__ void mirt__cu_pool_store(
         for (int v = 0; v < N; v++) to[v] = (PLACE)place[v];
     }
 }
-template <int N, class PLACE> static inline __device__ void mirt__cu_pool_places(const PLACE *from, int *place) {
+/* As they lie in memory, and place v of them. */
+template <int N, class PLACE> static inline __device__ void mirt__cu_pool_fetch(const PLACE *from, uint32_t *words) {
     if constexpr (sizeof(PLACE) == 1 && N >= 4) {
         const mirt__cu_bytes<N> bytes = mirt__cu_load_bytes<N>(from);
 #pragma unroll
-        for (int v = 0; v < N; v++) place[v] = (int)(bytes.word[v / 4] >> v % 4 * 8 & 255);
+        for (int i = 0; i < N / 4; i++) words[i] = bytes.word[i];
     } else {
 #pragma unroll
-        for (int v = 0; v < N; v++) place[v] = (int)from[v];
+        for (int v = 0; v < N; v++) words[v] = (uint32_t)from[v];
     }
+}
+template <int N, class PLACE> static inline __device__ int mirt__cu_pool_place(const uint32_t *words, int v) {
+    return (int)(sizeof(PLACE) == 1 && N >= 4 ? words[v / 4] >> v % 4 * 8 & 255 : words[v]);
 }
 
 /* The part [first, end) of a window's kernel that lies inside. */
@@ -4557,16 +4612,28 @@ static __global__ __launch_bounds__(256) void mirt__cu_pool_max_back(mirt__cu_po
         const int oy1 = mirt__cu_pool_beyond(down, a.stride_h, a.oh),
                   ox0 = mirt__cu_pool_behind(right, a.kw, a.stride_w),
                   ox1 = mirt__cu_pool_beyond(right, a.stride_w, a.ow);
-        float sum[N] = {0}, dy[N];
-        int place[N];
-        for (int oy = mirt__cu_pool_behind(down, a.kh, a.stride_h); oy < oy1; oy++) {
-            for (int ox = ox0; ox < ox1; ox++) {
-                const int64_t at = image * a.y_image + ((int64_t)oy * a.ow + ox) * a.c + c;
-                const int mine = (down - oy * a.stride_h) * a.kw + right - ox * a.stride_w;
-                mirt__cu_pool_places<N, PLACE>(static_cast<const PLACE *>(a.which) + at, place);
-                mirt__cu_get<DTYPES, N>(a.x, a.dtype, at, dy);
+        float sum[N] = {0};
+        /* Two by two windows at a time, all asked for before the first is looked at. */
+        for (int oy = mirt__cu_pool_behind(down, a.kh, a.stride_h); oy < oy1; oy += 2) {
+            for (int ox = ox0; ox < ox1; ox += 2) {
+                uint32_t places[4][N], dy_words[4][N];
 #pragma unroll
-                for (int v = 0; v < N; v++) sum[v] += place[v] == mine ? dy[v] : 0.0f;
+                for (int i = 0; i < 4; i++) {
+                    const int64_t at = image * a.y_image + ((int64_t)(oy + i / 2) * a.ow + ox + i % 2) * a.c + c;
+                    if (oy + i / 2 >= oy1 || ox + i % 2 >= ox1) continue;
+                    mirt__cu_pool_fetch<N, PLACE>(static_cast<const PLACE *>(a.which) + at, places[i]);
+                    mirt__cu_fetch_of<DTYPES, N>(a.x, a.dtype, at, dy_words[i]);
+                }
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    const int mine = (down - (oy + i / 2) * a.stride_h) * a.kw + right - (ox + i % 2) * a.stride_w;
+                    float dy[N];
+                    if (oy + i / 2 >= oy1 || ox + i % 2 >= ox1) continue;
+                    mirt__cu_make_of<DTYPES, N>(dy_words[i], a.dtype, dy);
+#pragma unroll
+                    for (int v = 0; v < N; v++)
+                        sum[v] += mirt__cu_pool_place<N, PLACE>(places[i], v) == mine ? dy[v] : 0.0f;
+                }
             }
         }
         mirt__cu_put<DTYPES, N>(a.y, a.dtype, image * a.x_image + (y * a.w + column) * a.c + c, sum);
@@ -7010,11 +7077,39 @@ static __global__ void __launch_bounds__(1024)
     if (i < count) to[i] = sum;
     else rest[i - count] = sum;
 }
+/* The same of few parts, four numbers per thread: all lengths are multiples of four. */
+static __global__ void __launch_bounds__(256)
+    mirt__cu_parts_add_few(const float *part, int64_t parts, int64_t stride, int64_t count, float *to, int64_t more,
+                           float *rest) {
+    const int64_t i = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 4;
+    float sum[4] = {0, 0, 0, 0};
+    if (i >= count + more) return;
+    for (int64_t p = 0; p < parts; p += 4) {
+        float x[4][4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            if (p + k < parts) mirt__cu_load_n<4>(part + (p + k) * stride + i, x[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            if (p + k >= parts) break;
+#pragma unroll
+            for (int v = 0; v < 4; v++) sum[v] += x[k][v];
+        }
+    }
+    mirt__cu_store_n<4>(i < count ? to + i : rest + (i - count), sum);
+}
 /* No parts: zeros. `rest` may be NULL. */
 static void mirt__cu_parts_total(mirt__cu *cu, const float *part, int64_t parts, int64_t stride, int64_t count,
                                  float *to, int64_t more, float *rest) {
     if (!rest) more = 0;
     if (count + more < 1) return;
+    if (parts <= 32 && count + more >= 1 << 14 && (stride | count | more) % 4 == 0 && mirt__cu_aligned(part, 16) &&
+        mirt__cu_aligned(to, 16) && mirt__cu_aligned(rest, 16)) {
+        MIRT_LAUNCH(cu, mirt__cu_parts_add_few, (unsigned)mirt__cu_ceil(count + more, 1024), 256, 0, part, parts,
+                    stride, count, to, more, rest);
+        return;
+    }
     const dim3 block(32, parts > 64 ? 32 : 8);
     MIRT_LAUNCH(cu, mirt__cu_parts_add, (unsigned)mirt__cu_ceil(count + more, 32), block, 0, part, parts, stride, count,
                 to, more, rest);
@@ -8179,6 +8274,7 @@ typedef struct mirt__cu_mm_spread {
     int k, k_pad, groups;
     mirt_dtype dtype, factors; /* of `to`; what numbers are rounded to */
     bool wide; /* all channels of a piece exist and can be read at once */
+    int across, down; /* of a block of mirt__cu_mm_spread_wide_kernel: pieces, and pixels at a time */
     mirt__cu_divisor by_pieces, by_pixels, by_groups;
 } mirt__cu_mm_spread;
 
@@ -8213,6 +8309,60 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_kernel(mirt__cu
     }
 }
 
+/* Four channels per thread as well, of one group: those of its columns in each pixel it comes to, whose constants it
+   works out once. */
+static __global__ void __launch_bounds__(256, 2) mirt__cu_mm_spread_wide_kernel(mirt__cu_mm_spread p) {
+    const int rows = 4;
+    const int64_t j = ((int64_t)blockIdx.y * p.across + (int)threadIdx.x % p.across) * 4,
+                  step = (int64_t)gridDim.x * p.down;
+    mirt__cu_columns<4> c;
+    if (j >= p.k_pad) return;
+    if (j < p.k) mirt__cu_columns_of<MIRT__CU_READ_ANY, 4>(p.x, j, c);
+    for (int64_t first = (int64_t)blockIdx.x * p.down + (int)threadIdx.x / p.across; first < p.pixels;
+         first += rows * step) {
+        mirt__cu_raw<4> raw[rows];
+#pragma unroll
+        for (int i = 0; i < rows && j < p.k; i++) {
+            if (first + i * step >= p.pixels) break;
+            mirt__cu_fetch<MIRT__CU_READ_ANY, 4>(p.x, (first + i * step) * p.stride + j, raw[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < rows; i++) {
+            const int64_t pixel = first + i * step;
+            float value[4] = {0, 0, 0, 0};
+            if (pixel >= p.pixels) break;
+            if (j < p.k)
+                mirt__cu_make<MIRT__CU_READ_ANY, 4>(p.x, c, raw[i], mirt__cu_gate_of(p.x, pixel), j, value);
+#pragma unroll
+            for (int v = 0; v < 4; v++)
+                value[v] = p.dtype == p.factors ? value[v] : mirt__cu_round(value[v], p.factors);
+            mirt__cu_store_as<4>(p.to, p.dtype, pixel * p.k_pad + j, value);
+        }
+    }
+}
+
+/* A pixel per thread, of up to four channels that are read as they are: colors. */
+static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_colors_kernel(mirt__cu_mm_spread p) {
+    for (int64_t pixel = (int64_t)blockIdx.x * 256 + threadIdx.x; pixel < p.pixels;
+         pixel += (int64_t)gridDim.x * 256) {
+        uint32_t word[4];
+        float value[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (i < p.k) mirt__cu_fetch_words<1>(p.x.data, p.x.dtype, pixel * p.stride + i, &word[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (i >= p.k) break;
+            mirt__cu_make_words<1>(&word[i], p.x.dtype, &value[i]);
+            if (p.x.affine) value[i] = fmaf(value[i], p.x.scale, p.x.offset);
+            if (p.dtype != p.factors) value[i] = mirt__cu_round(value[i], p.factors);
+        }
+        if (p.k_pad == 8) mirt__cu_store_as<8>(p.to, p.dtype, pixel * 8, value);
+        else mirt__cu_store_as<4>(p.to, p.dtype, pixel * 4, value);
+    }
+}
+
 /* Of `pixels` that are `stride` elements apart, each of which has k channels per group. */
 static mirt__cu_mm_spread mirt__cu_mm_spread_of(const mirt__cu_reader &x, int64_t pixels, int64_t stride, int groups,
                                                 int k, mirt_dtype dtype, mirt_dtype factors, int64_t turned) {
@@ -8238,7 +8388,20 @@ static int64_t mirt__cu_mm_spread_bytes(const mirt__cu_mm_spread &s) {
 }
 static void mirt__cu_mm_spread_run(mirt__cu *cu, mirt__cu_mm_spread s, void *to) {
     s.to = to;
-    MIRT_LAUNCH(cu, mirt__cu_mm_spread_kernel, mirt__cu_blocks(s.pixels * s.groups * (s.k_pad / 4), 256), 256, 0, s);
+    if (s.pixels < 1 || s.k_pad < 1) return;
+    if (s.groups == 1 && s.wide) {
+        const mirt__cu_layout c = mirt__cu_layout_of(s.k_pad / 4, 256, 256);
+        const int64_t blocks = mirt__cu_ceil(s.pixels, c.down * 4), most = c.blocks < 1024 ? 2048 / c.blocks : 2;
+        s.across = c.across;
+        s.down = c.down;
+        MIRT_LAUNCH(cu, mirt__cu_mm_spread_wide_kernel, dim3((unsigned)(blocks < most ? blocks : most), c.blocks),
+                    c.across * c.down, 0, s);
+    } else if (s.groups == 1 && !s.turned && s.k <= 4 && s.x.kind == MIRT__CU_READ_PLAIN) {
+        MIRT_LAUNCH(cu, mirt__cu_mm_spread_colors_kernel, mirt__cu_blocks(s.pixels, 256), 256, 0, s);
+    } else {
+        MIRT_LAUNCH(cu, mirt__cu_mm_spread_kernel, mirt__cu_blocks(s.pixels * s.groups * (s.k_pad / 4), 256), 256, 0,
+                    s);
+    }
 }
 
 /* A call's memory: what is asked for first, then where it is. */

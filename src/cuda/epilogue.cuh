@@ -269,7 +269,7 @@ typedef struct mirt__cu_chunks {
 } mirt__cu_chunks;
 
 #define MIRT__CU_SUM_LANES 16
-#define MIRT__CU_SUM_GROUP 512 /* chunks that one block adds up */
+#define MIRT__CU_SUM_GROUP 128 /* chunks that one block adds up: each lane asks for all of its own at once */
 static inline int64_t mirt__cu_round_up(int64_t n, int64_t to) { return mirt__cu_ceil(n, to) * to; }
 static size_t mirt__cu_sums_bytes(mirt__column_sums sums, int64_t columns, int64_t chunks) {
     if (sums == MIRT__SUMS_NONE || chunks < 1) return 0;
@@ -355,38 +355,44 @@ static inline __device__ void mirt__cu_sums_out(const mirt__cu_epilogue &e, int6
     }
 }
 
-/* A lane's share of the sums of chunks [begin, end): moments about `shift`. */
+/* A column's sums over the lanes of a block, in their order; lane 0 gets them. */
+static inline __device__ void mirt__cu_sums_of_lanes(double *room, double *all, double *a, double *b) {
+    const int lane = (int)threadIdx.y, x = (int)threadIdx.x;
+    room[(3 * lane) * 32 + x] = *all;
+    room[(3 * lane + 1) * 32 + x] = *a;
+    room[(3 * lane + 2) * 32 + x] = *b;
+    __syncthreads();
+    for (int i = 1; i < MIRT__CU_SUM_LANES && lane == 0; i++) {
+        *all += room[(3 * i) * 32 + x];
+        *a += room[(3 * i + 1) * 32 + x];
+        *b += room[(3 * i + 2) * 32 + x];
+    }
+}
+/* The sums of the group of chunks blockIdx.y: moments about the shift of the first chunk. */
 static __global__ void __launch_bounds__(32 * MIRT__CU_SUM_LANES)
 mirt__cu_sums_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, float *out0, float *out1) {
     MIRT_SHARED(double, room, 3 * MIRT__CU_SUM_LANES * 32);
     const int64_t j = (int64_t)blockIdx.x * 32 + threadIdx.x, begin = (int64_t)blockIdx.y * MIRT__CU_SUM_GROUP;
     const int64_t end = begin + MIRT__CU_SUM_GROUP < from.chunks ? begin + MIRT__CU_SUM_GROUP : from.chunks;
     const bool moments = e.sums == MIRT__SUMS_MOMENTS;
-    const int lane = (int)threadIdx.y, x = (int)threadIdx.x;
     double all = 0, a = 0, b = 0, shift = 0;
     if (j < from.columns) {
         if (moments && end > begin) shift = (double)from.part[2 * from.columns + j];
-#pragma unroll 4
-        for (int64_t i = begin + lane; i < end; i += MIRT__CU_SUM_LANES) {
+#pragma unroll
+        for (int k = 0; k < MIRT__CU_SUM_GROUP / MIRT__CU_SUM_LANES; k++) {
+            const int64_t i = begin + threadIdx.y + k * MIRT__CU_SUM_LANES;
+            if (i >= end) continue;
             const float *part = from.part + 3 * i * from.columns + j;
             const double count = (double)from.count[i], p = (double)part[0], q = (double)part[from.columns];
-            if (count == 0) continue;
             const double away = moments ? (double)part[2 * from.columns] - shift : 0;
+            if (count == 0) continue;
             all += count;
             a += p + count * away;
             b += q + away * (2 * p + count * away);
         }
     }
-    room[(3 * lane) * 32 + x] = all;
-    room[(3 * lane + 1) * 32 + x] = a;
-    room[(3 * lane + 2) * 32 + x] = b;
-    __syncthreads();
-    if (lane > 0 || j >= from.columns) return;
-    for (int i = 1; i < MIRT__CU_SUM_LANES; i++) {
-        all += room[(3 * i) * 32 + x];
-        a += room[(3 * i + 1) * 32 + x];
-        b += room[(3 * i + 2) * 32 + x];
-    }
+    mirt__cu_sums_of_lanes(room, &all, &a, &b);
+    if (threadIdx.y > 0 || j >= from.columns) return;
     if (gridDim.y > 1) {
         double *group = from.group + (int64_t)blockIdx.y * 3 * from.columns + j;
         group[0] = all;
@@ -396,17 +402,19 @@ mirt__cu_sums_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, float *out0, flo
     }
     mirt__cu_sums_out(e, j, shift, all, a, b, out0, out1);
 }
-static __global__ void __launch_bounds__(128)
+static __global__ void __launch_bounds__(32 * MIRT__CU_SUM_LANES)
     mirt__cu_sums_groups_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, int64_t groups, float *out0, float *out1) {
-    const int64_t j = (int64_t)blockIdx.x * 128 + threadIdx.x;
-    if (j >= from.columns) return;
+    MIRT_SHARED(double, room, 3 * MIRT__CU_SUM_LANES * 32);
+    const int64_t j = (int64_t)blockIdx.x * 32 + threadIdx.x;
     double all = 0, a = 0, b = 0;
-    for (int64_t i = 0; i < groups; i++) {
+    for (int64_t i = threadIdx.y; i < groups && j < from.columns; i += MIRT__CU_SUM_LANES) {
         const double *group = from.group + i * 3 * from.columns + j;
         all += group[0];
         a += group[from.columns];
         b += group[2 * from.columns];
     }
+    mirt__cu_sums_of_lanes(room, &all, &a, &b);
+    if (threadIdx.y > 0 || j >= from.columns) return;
     const double shift = e.sums == MIRT__SUMS_MOMENTS ? (double)from.part[2 * from.columns + j] : 0;
     mirt__cu_sums_out(e, j, shift, all, a, b, out0, out1);
 }
@@ -440,8 +448,7 @@ static void mirt__cu_sums_finish(mirt__cu *cu, const mirt__cu_epilogue *epilogue
     const dim3 grid((unsigned)mirt__cu_ceil(from.columns, 32), (unsigned)groups), block(32, MIRT__CU_SUM_LANES);
     MIRT_LAUNCH(cu, mirt__cu_sums_kernel, grid, block, 0, e, from, out0, out1);
     if (groups > 1)
-        MIRT_LAUNCH(cu, mirt__cu_sums_groups_kernel, (unsigned)mirt__cu_ceil(from.columns, 128), 128, 0, e, from,
-                    groups, out0, out1);
+        MIRT_LAUNCH(cu, mirt__cu_sums_groups_kernel, grid.x, block, 0, e, from, groups, out0, out1);
 }
 
 #endif

@@ -95,6 +95,21 @@ static inline __device__ void mirt__cu_put(void *y, mirt_dtype dtype, int64_t at
     else mirt__cu_store_n<N>(static_cast<float *>(y) + at, from);
 }
 #undef MIRT__CU_ARE
+/* N numbers as they lie in memory, which take their time to come, and what they are. */
+template <int DTYPES> static inline __device__ mirt_dtype mirt__cu_dtype_of(mirt_dtype dtype) {
+    return DTYPES == MIRT__CU_EITHER ? dtype
+                                     : (mirt_dtype)(DTYPES == MIRT__CU_FLOAT16S ? (int)MIRT__FLOAT16
+                                                    : DTYPES == MIRT__CU_HALVES ? (int)MIRT__BFLOAT16
+                                                                                : (int)MIRT_FLOAT32);
+}
+template <int DTYPES, int N>
+static inline __device__ void mirt__cu_fetch_of(const void *x, mirt_dtype dtype, int64_t at, uint32_t *words) {
+    mirt__cu_fetch_words<N>(x, mirt__cu_dtype_of<DTYPES>(dtype), at, words);
+}
+template <int DTYPES, int N>
+static inline __device__ void mirt__cu_make_of(const uint32_t *words, mirt_dtype dtype, float *to) {
+    mirt__cu_make_words<N>(words, mirt__cu_dtype_of<DTYPES>(dtype), to);
+}
 
 /* Sums of `count` numbers of each thread over the rows of threads of a block, by a tree: row 0 gets them. `room`: count
    floats for each thread. */

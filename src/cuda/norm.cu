@@ -1,6 +1,7 @@
 /* Batch and layer normalization on their own. */
 #include "layout.cuh"
 
+#define MIRT__CU_NORM_BLOCKS 1056 /* of a pass: four or eight for each of 132 processors */
 #define MIRT__CU_NORM_CHUNK 64    /* rows whose sums one block takes, at least, */
 #define MIRT__CU_NORM_CHUNKS 1024 /* so that there are no more of them */
 
@@ -28,47 +29,61 @@ static inline __device__ void mirt__cu_norm_columns(const mirt__cu_norm_call &a,
     }
 }
 
-/* y = activation(u + add). */
-template <int DTYPES, int N>
-static __global__ __launch_bounds__(256, 2) void mirt__cu_norm_apply(mirt__cu_norm_call a) {
-    const int lane = (int)threadIdx.x % a.across;
-    const int64_t column = ((int64_t)blockIdx.y * a.across + lane) * N, step = (int64_t)gridDim.x * a.down;
+/* Rows that a thread asks for before it works on them: with fewer, memory waits. Activations that need calls are left
+   to kernels for one row at a time, which would be too large otherwise. */
+#define MIRT__CU_NORM_ROWS 4
+
+/* y = activation(u + add). SIMPLE: an activation of mirt__cu_simple. */
+template <int DTYPES, int N, bool SIMPLE>
+static __global__ __launch_bounds__(256, DTYPES == MIRT__CU_FLOATS ? 2 : 4)
+    void mirt__cu_norm_apply(mirt__cu_norm_call a) {
+    const int rows = SIMPLE ? MIRT__CU_NORM_ROWS : 1, lane = (int)threadIdx.x % a.across;
+    const int64_t column = ((int64_t)blockIdx.y * a.across + lane) * N, step = (int64_t)gridDim.x * a.down,
+                  next = step * a.n;
     if (column >= a.n) return;
     mirt__cu_norm_column<N> k;
     mirt__cu_norm_columns<N>(a, column, &k);
-    for (int64_t row = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; row < a.rows; row += 2 * step) {
-        float x[2][N], add[2][N];
+    for (int64_t row = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; row < a.rows;
+         row += rows * step) {
+        const int64_t at = row * a.n + column;
+        uint32_t x_words[rows][N], add_words[rows][N];
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < rows; i++) {
             if (row + i * step >= a.rows) break;
-            mirt__cu_get<DTYPES, N>(a.x, a.x_dtype, (row + i * step) * a.n + column, x[i]);
-            if (a.add) mirt__cu_get<DTYPES, N>(a.add, a.add_dtype, (row + i * step) * a.n + column, add[i]);
+            mirt__cu_fetch_of<DTYPES, N>(a.x, a.x_dtype, at + i * next, x_words[i]);
+            if (a.add) mirt__cu_fetch_of<DTYPES, N>(a.add, a.add_dtype, at + i * next, add_words[i]);
         }
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < rows; i++) {
+            float x[N];
             if (row + i * step >= a.rows) break;
+            mirt__cu_make_of<DTYPES, N>(x_words[i], a.x_dtype, x);
             if (a.by_row) {
                 const float mean = a.mean[row + i * step],
                             inverse = mirt__cu_norm_inverse_of(a.variance[row + i * step], a.epsilon);
 #pragma unroll
-                for (int v = 0; v < N; v++) x[i][v] = __fmul_rn(x[i][v] - mean, inverse);
+                for (int v = 0; v < N; v++) x[v] = __fmul_rn(x[v] - mean, inverse);
             }
 #pragma unroll
-            for (int v = 0; v < N; v++) x[i][v] = __fadd_rn(__fmul_rn(x[i][v] - k.mean[v], k.factor[v]), k.offset[v]);
+            for (int v = 0; v < N; v++) x[v] = __fadd_rn(__fmul_rn(x[v] - k.mean[v], k.factor[v]), k.offset[v]);
             if (a.add) {
+                float add[N];
+                mirt__cu_make_of<DTYPES, N>(add_words[i], a.add_dtype, add);
 #pragma unroll
-                for (int v = 0; v < N; v++) x[i][v] += add[i][v];
+                for (int v = 0; v < N; v++) x[v] += add[v];
             }
-            mirt__cu_activate_n<N>(a.activation, x[i]);
-            mirt__cu_put<DTYPES, N>(a.y, a.y_dtype, (row + i * step) * a.n + column, x[i]);
+            mirt__cu_activate_n<N, SIMPLE>(a.activation, x);
+            mirt__cu_put<DTYPES, N>(a.y, a.y_dtype, at + i * next, x);
         }
     }
 }
 
 /* The gradient of x, of columns. */
-template <int DTYPES, int N> static __global__ __launch_bounds__(256) void mirt__cu_norm_back(mirt__cu_norm_call a) {
-    const int lane = (int)threadIdx.x % a.across;
-    const int64_t column = ((int64_t)blockIdx.y * a.across + lane) * N, step = (int64_t)gridDim.x * a.down;
+template <int DTYPES, int N, bool SIMPLE>
+static __global__ __launch_bounds__(256, 2) void mirt__cu_norm_back(mirt__cu_norm_call a) {
+    const int rows = SIMPLE ? MIRT__CU_NORM_ROWS : 1, lane = (int)threadIdx.x % a.across;
+    const int64_t column = ((int64_t)blockIdx.y * a.across + lane) * N, step = (int64_t)gridDim.x * a.down,
+                  next = step * a.n;
     if (column >= a.n) return;
     mirt__cu_norm_column<N> k;
     float less[N], part[N];
@@ -81,27 +96,31 @@ template <int DTYPES, int N> static __global__ __launch_bounds__(256) void mirt_
                                  mirt__cu_norm_inverse_of(a.variance[column + v], a.epsilon)
                            : 0.0f;
     }
-    for (int64_t row = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; row < a.rows; row += 2 * step) {
-        float x[2][N], g[2][N];
+    for (int64_t row = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; row < a.rows;
+         row += rows * step) {
+        const int64_t at = row * a.n + column;
+        uint32_t x_words[rows][N], g_words[rows][N];
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < rows; i++) {
             if (row + i * step >= a.rows) break;
-            mirt__cu_get<DTYPES, N>(a.x, a.x_dtype, (row + i * step) * a.n + column, x[i]);
-            mirt__cu_get<DTYPES, N>(a.dy, a.dy_dtype, (row + i * step) * a.n + column, g[i]);
+            mirt__cu_fetch_of<DTYPES, N>(a.x, a.x_dtype, at + i * next, x_words[i]);
+            mirt__cu_fetch_of<DTYPES, N>(a.dy, a.dy_dtype, at + i * next, g_words[i]);
         }
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < rows; i++) {
+            float x[N], g[N], u[N];
             if (row + i * step >= a.rows) break;
-            float u[N];
+            mirt__cu_make_of<DTYPES, N>(x_words[i], a.x_dtype, x);
+            mirt__cu_make_of<DTYPES, N>(g_words[i], a.dy_dtype, g);
 #pragma unroll
             for (int v = 0; v < N; v++) {
-                x[i][v] -= k.mean[v];
-                u[v] = __fadd_rn(__fmul_rn(x[i][v], k.factor[v]), k.offset[v]);
+                x[v] -= k.mean[v];
+                u[v] = __fadd_rn(__fmul_rn(x[v], k.factor[v]), k.offset[v]);
             }
-            mirt__cu_times_slope_n<N>(a.activation, g[i], u);
+            mirt__cu_times_slope_n<N, SIMPLE>(a.activation, g, u);
 #pragma unroll
-            for (int v = 0; v < N; v++) g[i][v] = (g[i][v] - less[v] - x[i][v] * part[v]) * k.factor[v];
-            mirt__cu_put<DTYPES, N>(a.y, a.y_dtype, (row + i * step) * a.n + column, g[i]);
+            for (int v = 0; v < N; v++) g[v] = (g[v] - less[v] - x[v] * part[v]) * k.factor[v];
+            mirt__cu_put<DTYPES, N>(a.y, a.y_dtype, at + i * next, g);
         }
     }
 }
@@ -315,32 +334,39 @@ template <int N> static __global__ void mirt__cu_norm_row_back(mirt__cu_norm_cal
 
 /* >>calls */
 
-/* Columns at once, where all that is accessed allows it; *dtypes. NULL stands for what is not. */
-static int mirt__cu_norm_vector(const mirt__cu_norm_call *a, bool x, bool dy, bool y, int *dtypes) {
+/* Columns at once, at most `most`, where all that is accessed allows it; *dtypes. NULL stands for what is not. */
+static int mirt__cu_norm_vector(const mirt__cu_norm_call *a, bool x, bool dy, bool y, int most, int *dtypes) {
     const void *const data[4] = {x ? a->x : NULL, dy ? a->dy : NULL, y ? a->add : NULL, y ? a->y : NULL};
     const mirt_dtype dtype[4] = {a->x_dtype, a->dy_dtype, a->add_dtype, a->y_dtype};
     const mirt_dtype one = x ? a->x_dtype : a->y_dtype;
-    const int vector = mirt__cu_is_half(one) ? 8 : 4;
+    const int vector = mirt__cu_is_half(one) ? most : 4;
     bool all = a->n % vector == 0;
-    for (int i = 0; i < 4; i++) all = all && (!data[i] || (dtype[i] == one && mirt__cu_aligned(data[i], 16)));
+    for (int i = 0; i < 4; i++)
+        all = all && (!data[i] || (dtype[i] == one && mirt__cu_aligned_for(data[i], one, vector)));
     *dtypes = all ? mirt__cu_dtypes_of(one) : MIRT__CU_EITHER;
     return all ? vector : 1;
 }
 /* Kernels by mirt__cu_dtypes. */
 typedef void (*mirt__cu_norm_kernel)(mirt__cu_norm_call);
-static const mirt__cu_norm_kernel mirt__cu_norm_applies[] = {
-    mirt__cu_norm_apply<MIRT__CU_FLOATS, 4>, mirt__cu_norm_apply<MIRT__CU_HALVES, 8>,
-    mirt__cu_norm_apply<MIRT__CU_FLOAT16S, 8>, mirt__cu_norm_apply<MIRT__CU_EITHER, 1>};
-static const mirt__cu_norm_kernel mirt__cu_norm_backs[] = {
-    mirt__cu_norm_back<MIRT__CU_FLOATS, 4>, mirt__cu_norm_back<MIRT__CU_HALVES, 8>,
-    mirt__cu_norm_back<MIRT__CU_FLOAT16S, 8>, mirt__cu_norm_back<MIRT__CU_EITHER, 1>};
+#define MIRT__CU_NORM_KERNELS(kernel, n, simple) \
+    { \
+        kernel<MIRT__CU_FLOATS, 4, simple>, kernel<MIRT__CU_HALVES, n, simple>, \
+            kernel<MIRT__CU_FLOAT16S, n, simple>, kernel<MIRT__CU_EITHER, 1, simple> \
+    }
+/* Four columns at a time leave registers for twice as many threads, which memory needs where only x is read. */
+static const mirt__cu_norm_kernel
+    mirt__cu_norm_applies[2][4] = {MIRT__CU_NORM_KERNELS(mirt__cu_norm_apply, 4, false),
+                                   MIRT__CU_NORM_KERNELS(mirt__cu_norm_apply, 4, true)},
+    mirt__cu_norm_backs[2][4] = {MIRT__CU_NORM_KERNELS(mirt__cu_norm_back, 8, false),
+                                 MIRT__CU_NORM_KERNELS(mirt__cu_norm_back, 8, true)};
+#undef MIRT__CU_NORM_KERNELS
 
 template <int SUM> static void mirt__cu_norm_column_sums(mirt__cu *cu, mirt__cu_norm_call *a) {
     static const mirt__cu_norm_kernel norm_sums[] = {
         mirt__cu_norm_sums<MIRT__CU_FLOATS, 4, SUM>, mirt__cu_norm_sums<MIRT__CU_HALVES, 8, SUM>,
         mirt__cu_norm_sums<MIRT__CU_FLOAT16S, 8, SUM>, mirt__cu_norm_sums<MIRT__CU_EITHER, 1, SUM>};
     int dtypes;
-    const int64_t vector = mirt__cu_norm_vector(a, true, SUM != MIRT__CU_NORM_MOMENTS, false, &dtypes);
+    const int64_t vector = mirt__cu_norm_vector(a, true, SUM != MIRT__CU_NORM_MOMENTS, false, 8, &dtypes);
     const mirt__cu_layout c = mirt__cu_layout_of(mirt__cu_ceil(a->n, vector), 64, 256);
     const int64_t most = MIRT__CU_NORM_CHUNKS / c.blocks > 1 ? MIRT__CU_NORM_CHUNKS / c.blocks : 1,
                   share = mirt__cu_ceil(a->rows, most);
@@ -381,8 +407,8 @@ static void mirt__cu_norm_stats(const mirt__norm *args, const mirt__where *where
 /* A pass over rows. Each thread takes several, so that it computes the constants of its columns once. */
 static void mirt__cu_norm_pass(mirt__cu *cu, mirt__cu_norm_kernel norm_of_columns, mirt__cu_norm_call a, int vector) {
     const mirt__cu_layout c = mirt__cu_layout_of(mirt__cu_ceil(a.n, vector), 256, 256);
-    const int64_t blocks = mirt__cu_ceil(a.rows, (int64_t)c.down * 4),
-                  most = c.blocks < 1024 ? 2048 / (int64_t)c.blocks : 2;
+    const int64_t blocks = mirt__cu_ceil(a.rows, (int64_t)c.down * MIRT__CU_NORM_ROWS),
+                  most = c.blocks < 512 ? MIRT__CU_NORM_BLOCKS / (int64_t)c.blocks : 2;
     a.across = c.across;
     a.down = c.down;
     MIRT_LAUNCH(cu, norm_of_columns, dim3((unsigned)(blocks < most ? blocks : most), c.blocks), c.across * c.down, 0,
@@ -393,8 +419,9 @@ static void mirt__cu_normalize(const mirt__norm *args, const mirt__where *where)
     mirt__cu *cu = mirt__cu_of(where);
     mirt__cu_norm_call a = {*args, 0, 0, NULL, 0};
     int dtypes;
-    const int vector = mirt__cu_norm_vector(&a, true, false, true, &dtypes);
-    if (a.rows > 0 && a.n > 0) mirt__cu_norm_pass(cu, mirt__cu_norm_applies[dtypes], a, vector);
+    const int vector = mirt__cu_norm_vector(&a, true, false, true, 4, &dtypes);
+    if (a.rows > 0 && a.n > 0)
+        mirt__cu_norm_pass(cu, mirt__cu_norm_applies[mirt__cu_simple(a.activation)][dtypes], a, vector);
 }
 
 static void mirt__cu_norm_grad_sums(const mirt__norm *args, const mirt__where *where) {
@@ -408,11 +435,13 @@ static void mirt__cu_norm_grad_input(const mirt__norm *args, const mirt__where *
     mirt__cu_norm_call a = {*args, 0, 0, NULL, 0};
     int dtypes;
     a.add = NULL;
-    const int vector = mirt__cu_norm_vector(&a, true, true, true, &dtypes);
+    const int vector = mirt__cu_norm_vector(&a, true, true, true, 8, &dtypes);
     if (a.rows == 0 || a.n == 0) return;
-    if (!args->by_row) mirt__cu_norm_pass(cu, mirt__cu_norm_backs[dtypes], a, vector);
+    if (!args->by_row) mirt__cu_norm_pass(cu, mirt__cu_norm_backs[mirt__cu_simple(a.activation)][dtypes], a, vector);
     else if (vector == 4) mirt__cu_norm_by_rows(cu, mirt__cu_norm_row_back<4>, a, 4);
     else mirt__cu_norm_by_rows(cu, mirt__cu_norm_row_back<1>, a, 1);
 }
+#undef MIRT__CU_NORM_BLOCKS
 #undef MIRT__CU_NORM_CHUNK
 #undef MIRT__CU_NORM_CHUNKS
+#undef MIRT__CU_NORM_ROWS

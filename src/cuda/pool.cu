@@ -24,15 +24,19 @@ template <int N, class PLACE> static inline __device__ void mirt__cu_pool_store(
         for (int v = 0; v < N; v++) to[v] = (PLACE)place[v];
     }
 }
-template <int N, class PLACE> static inline __device__ void mirt__cu_pool_places(const PLACE *from, int *place) {
+/* As they lie in memory, and place v of them. */
+template <int N, class PLACE> static inline __device__ void mirt__cu_pool_fetch(const PLACE *from, uint32_t *words) {
     if constexpr (sizeof(PLACE) == 1 && N >= 4) {
         const mirt__cu_bytes<N> bytes = mirt__cu_load_bytes<N>(from);
 #pragma unroll
-        for (int v = 0; v < N; v++) place[v] = (int)(bytes.word[v / 4] >> v % 4 * 8 & 255);
+        for (int i = 0; i < N / 4; i++) words[i] = bytes.word[i];
     } else {
 #pragma unroll
-        for (int v = 0; v < N; v++) place[v] = (int)from[v];
+        for (int v = 0; v < N; v++) words[v] = (uint32_t)from[v];
     }
+}
+template <int N, class PLACE> static inline __device__ int mirt__cu_pool_place(const uint32_t *words, int v) {
+    return (int)(sizeof(PLACE) == 1 && N >= 4 ? words[v / 4] >> v % 4 * 8 & 255 : words[v]);
 }
 
 /* The part [first, end) of a window's kernel that lies inside. */
@@ -88,16 +92,28 @@ static __global__ __launch_bounds__(256) void mirt__cu_pool_max_back(mirt__cu_po
         const int oy1 = mirt__cu_pool_beyond(down, a.stride_h, a.oh),
                   ox0 = mirt__cu_pool_behind(right, a.kw, a.stride_w),
                   ox1 = mirt__cu_pool_beyond(right, a.stride_w, a.ow);
-        float sum[N] = {0}, dy[N];
-        int place[N];
-        for (int oy = mirt__cu_pool_behind(down, a.kh, a.stride_h); oy < oy1; oy++) {
-            for (int ox = ox0; ox < ox1; ox++) {
-                const int64_t at = image * a.y_image + ((int64_t)oy * a.ow + ox) * a.c + c;
-                const int mine = (down - oy * a.stride_h) * a.kw + right - ox * a.stride_w;
-                mirt__cu_pool_places<N, PLACE>(static_cast<const PLACE *>(a.which) + at, place);
-                mirt__cu_get<DTYPES, N>(a.x, a.dtype, at, dy);
+        float sum[N] = {0};
+        /* Two by two windows at a time, all asked for before the first is looked at. */
+        for (int oy = mirt__cu_pool_behind(down, a.kh, a.stride_h); oy < oy1; oy += 2) {
+            for (int ox = ox0; ox < ox1; ox += 2) {
+                uint32_t places[4][N], dy_words[4][N];
 #pragma unroll
-                for (int v = 0; v < N; v++) sum[v] += place[v] == mine ? dy[v] : 0.0f;
+                for (int i = 0; i < 4; i++) {
+                    const int64_t at = image * a.y_image + ((int64_t)(oy + i / 2) * a.ow + ox + i % 2) * a.c + c;
+                    if (oy + i / 2 >= oy1 || ox + i % 2 >= ox1) continue;
+                    mirt__cu_pool_fetch<N, PLACE>(static_cast<const PLACE *>(a.which) + at, places[i]);
+                    mirt__cu_fetch_of<DTYPES, N>(a.x, a.dtype, at, dy_words[i]);
+                }
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    const int mine = (down - (oy + i / 2) * a.stride_h) * a.kw + right - (ox + i % 2) * a.stride_w;
+                    float dy[N];
+                    if (oy + i / 2 >= oy1 || ox + i % 2 >= ox1) continue;
+                    mirt__cu_make_of<DTYPES, N>(dy_words[i], a.dtype, dy);
+#pragma unroll
+                    for (int v = 0; v < N; v++)
+                        sum[v] += mirt__cu_pool_place<N, PLACE>(places[i], v) == mine ? dy[v] : 0.0f;
+                }
             }
         }
         mirt__cu_put<DTYPES, N>(a.y, a.dtype, image * a.x_image + (y * a.w + column) * a.c + c, sum);

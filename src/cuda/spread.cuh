@@ -3,6 +3,7 @@
 /* Inputs that products cannot read as they lie in memory are written down first. They are as products want them then:
    each group's channels filled up with zeros. */
 
+#include "layout.cuh"
 #include "reader.cuh"
 
 typedef struct mirt__cu_mm_spread {
@@ -13,6 +14,7 @@ typedef struct mirt__cu_mm_spread {
     int k, k_pad, groups;
     mirt_dtype dtype, factors; /* of `to`; what numbers are rounded to */
     bool wide; /* all channels of a piece exist and can be read at once */
+    int across, down; /* of a block of mirt__cu_mm_spread_wide_kernel: pieces, and pixels at a time */
     mirt__cu_divisor by_pieces, by_pixels, by_groups;
 } mirt__cu_mm_spread;
 
@@ -47,6 +49,60 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_kernel(mirt__cu
     }
 }
 
+/* Four channels per thread as well, of one group: those of its columns in each pixel it comes to, whose constants it
+   works out once. */
+static __global__ void __launch_bounds__(256, 2) mirt__cu_mm_spread_wide_kernel(mirt__cu_mm_spread p) {
+    const int rows = 4;
+    const int64_t j = ((int64_t)blockIdx.y * p.across + (int)threadIdx.x % p.across) * 4,
+                  step = (int64_t)gridDim.x * p.down;
+    mirt__cu_columns<4> c;
+    if (j >= p.k_pad) return;
+    if (j < p.k) mirt__cu_columns_of<MIRT__CU_READ_ANY, 4>(p.x, j, c);
+    for (int64_t first = (int64_t)blockIdx.x * p.down + (int)threadIdx.x / p.across; first < p.pixels;
+         first += rows * step) {
+        mirt__cu_raw<4> raw[rows];
+#pragma unroll
+        for (int i = 0; i < rows && j < p.k; i++) {
+            if (first + i * step >= p.pixels) break;
+            mirt__cu_fetch<MIRT__CU_READ_ANY, 4>(p.x, (first + i * step) * p.stride + j, raw[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < rows; i++) {
+            const int64_t pixel = first + i * step;
+            float value[4] = {0, 0, 0, 0};
+            if (pixel >= p.pixels) break;
+            if (j < p.k)
+                mirt__cu_make<MIRT__CU_READ_ANY, 4>(p.x, c, raw[i], mirt__cu_gate_of(p.x, pixel), j, value);
+#pragma unroll
+            for (int v = 0; v < 4; v++)
+                value[v] = p.dtype == p.factors ? value[v] : mirt__cu_round(value[v], p.factors);
+            mirt__cu_store_as<4>(p.to, p.dtype, pixel * p.k_pad + j, value);
+        }
+    }
+}
+
+/* A pixel per thread, of up to four channels that are read as they are: colors. */
+static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_colors_kernel(mirt__cu_mm_spread p) {
+    for (int64_t pixel = (int64_t)blockIdx.x * 256 + threadIdx.x; pixel < p.pixels;
+         pixel += (int64_t)gridDim.x * 256) {
+        uint32_t word[4];
+        float value[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (i < p.k) mirt__cu_fetch_words<1>(p.x.data, p.x.dtype, pixel * p.stride + i, &word[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (i >= p.k) break;
+            mirt__cu_make_words<1>(&word[i], p.x.dtype, &value[i]);
+            if (p.x.affine) value[i] = fmaf(value[i], p.x.scale, p.x.offset);
+            if (p.dtype != p.factors) value[i] = mirt__cu_round(value[i], p.factors);
+        }
+        if (p.k_pad == 8) mirt__cu_store_as<8>(p.to, p.dtype, pixel * 8, value);
+        else mirt__cu_store_as<4>(p.to, p.dtype, pixel * 4, value);
+    }
+}
+
 /* Of `pixels` that are `stride` elements apart, each of which has k channels per group. */
 static mirt__cu_mm_spread mirt__cu_mm_spread_of(const mirt__cu_reader &x, int64_t pixels, int64_t stride, int groups,
                                                 int k, mirt_dtype dtype, mirt_dtype factors, int64_t turned) {
@@ -72,7 +128,20 @@ static int64_t mirt__cu_mm_spread_bytes(const mirt__cu_mm_spread &s) {
 }
 static void mirt__cu_mm_spread_run(mirt__cu *cu, mirt__cu_mm_spread s, void *to) {
     s.to = to;
-    MIRT_LAUNCH(cu, mirt__cu_mm_spread_kernel, mirt__cu_blocks(s.pixels * s.groups * (s.k_pad / 4), 256), 256, 0, s);
+    if (s.pixels < 1 || s.k_pad < 1) return;
+    if (s.groups == 1 && s.wide) {
+        const mirt__cu_layout c = mirt__cu_layout_of(s.k_pad / 4, 256, 256);
+        const int64_t blocks = mirt__cu_ceil(s.pixels, c.down * 4), most = c.blocks < 1024 ? 2048 / c.blocks : 2;
+        s.across = c.across;
+        s.down = c.down;
+        MIRT_LAUNCH(cu, mirt__cu_mm_spread_wide_kernel, dim3((unsigned)(blocks < most ? blocks : most), c.blocks),
+                    c.across * c.down, 0, s);
+    } else if (s.groups == 1 && !s.turned && s.k <= 4 && s.x.kind == MIRT__CU_READ_PLAIN) {
+        MIRT_LAUNCH(cu, mirt__cu_mm_spread_colors_kernel, mirt__cu_blocks(s.pixels, 256), 256, 0, s);
+    } else {
+        MIRT_LAUNCH(cu, mirt__cu_mm_spread_kernel, mirt__cu_blocks(s.pixels * s.groups * (s.k_pad / 4), 256), 256, 0,
+                    s);
+    }
 }
 
 /* A call's memory: what is asked for first, then where it is. */
