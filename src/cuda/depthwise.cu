@@ -10,13 +10,18 @@
 
 /* >>forward: `LINES` rows of y at a time; column o + t of x, taken S at a time, reaches outputs o, o - 1, ... */
 
-/* USUAL: of training: the image is stored, and nothing follows but the moments. Its loop is unrolled by as many columns
-   as it takes for each sum to stay in its register. */
-template <int K, int S, int LINES, int N, int HALF, bool USUAL>
+/* The usual ones, whose image is stored. TRAINS: nothing follows but the moments. PREDICTS: a normalization follows, an
+   activation of mirt__cu_simple, and perhaps sums of images. Their loop is unrolled by as many columns as it takes for
+   each sum to stay in its register. */
+typedef enum mirt__cu_depth_usual {
+    MIRT__CU_DEPTH_ANY, MIRT__CU_DEPTH_TRAINS, MIRT__CU_DEPTH_PREDICTS
+} mirt__cu_depth_usual;
+template <int K, int S, int LINES, int N, int HALF, int USUAL>
 static __global__ __launch_bounds__(128, K == 3 ? 3 : 2)
     void mirt__cu_depth_forward(mirt__cu_depth d) {
     MIRT_DYNAMIC_SHARED(float, room);
     constexpr int OPEN = (K + S - 1) / S, READ = (LINES - 1) * S + K, TURNS = USUAL && K == 3 ? OPEN : 1;
+    constexpr bool TRAINS = USUAL == MIRT__CU_DEPTH_TRAINS, PREDICTS = USUAL == MIRT__CU_DEPTH_PREDICTS;
     const mirt__cu_depth_place p = mirt__cu_depth_place_of<N>(d);
     mirt__cu_finish_columns<N> finish;
     mirt__cu_columns<N> columns;
@@ -25,7 +30,7 @@ static __global__ __launch_bounds__(128, K == 3 ? 3 : 2)
     mirt__cu_sums_begin<N>(sums);
     if (p.live) {
         if (!USUAL) mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.x, p.j, columns);
-        if (!USUAL) mirt__cu_finish_columns_of<N>(d.e, p.j, N, finish);
+        if (!TRAINS) mirt__cu_finish_columns_of<N>(d.e, p.j, N, finish);
 #pragma unroll
         for (int t = 0; t < K * K; t++) mirt__cu_load_n<N>(d.kernel + (int64_t)t * d.c + p.j, k[t]);
     }
@@ -60,6 +65,8 @@ static __global__ __launch_bounds__(128, K == 3 ? 3 : 2)
         if (USUAL) {
             mirt__cu_depth_keep(before);
             mirt__cu_depth_keep(after);
+        }
+        if (TRAINS) {
             mirt__cu_depth_keep(shift_at);
             sums.count += (float)(lines * (end - begin));
         }
@@ -105,7 +112,7 @@ static __global__ __launch_bounds__(128, K == 3 ? 3 : 2)
                 }
                 if (o >= begin + OPEN - 1) {
                     constexpr int DONE = 2 * OPEN - 1;
-                    if (USUAL && o == shift_at) {
+                    if (TRAINS && o == shift_at) {
 #pragma unroll
                         for (int v = 0; v < N; v++) sums.shift[v] = sum[0][(DONE - turn) % OPEN][v];
                     }
@@ -117,14 +124,14 @@ static __global__ __launch_bounds__(128, K == 3 ? 3 : 2)
 #pragma unroll
                             for (int v = 0; v < N; v++) y[v] = __fadd_rn(y[v], finish.bias[v]);
                         }
-                        if (!USUAL && d.e.norm.mean) {
+                        if (PREDICTS || (!USUAL && d.e.norm.mean)) {
 #pragma unroll
                             for (int v = 0; v < N; v++)
                                 y[v] = mirt__cu_normed(y[v], finish.mean[v], finish.factor[v], finish.offset[v]);
                         }
-                        if (!USUAL) mirt__cu_activate_n<N, true>(d.e.activation, y);
+                        if (!TRAINS) mirt__cu_activate_n<N, true>(d.e.activation, y);
                         mirt__cu_put<HALF, N>(mirt__cu_depth_after(y_near[r], o * column), d.e.dtype, 0, y);
-                        if (USUAL) mirt__cu_moments_above<N>(sums, y);
+                        if (TRAINS) mirt__cu_moments_above<N>(sums, y);
                         else mirt__cu_sums_add<N>(d.e, finish, sums, y, y);
                     }
                 }
@@ -530,16 +537,24 @@ static void mirt__cu_depth_launch(mirt__cu *cu, mirt__cu_depth_kernel depthwise,
                 (size_t)(floats > least ? floats : least) * sizeof(float), d);
 }
 
-template <int K, int S, int LINES, bool USUAL>
+template <int K, int S, int LINES, int USUAL>
 static mirt__cu_depth_kernel mirt__cu_depth_forward_as(mirt__cu_dtypes dtypes) {
     return dtypes == MIRT__CU_FLOATS   ? mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOATS, USUAL>
            : dtypes == MIRT__CU_HALVES ? mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_HALVES, USUAL>
                                        : mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOAT16S, USUAL>;
 }
 template <int K, int S, int LINES>
-static mirt__cu_depth_kernel mirt__cu_depth_forward_of(mirt__cu_dtypes dtypes, bool usual) {
-    return usual ? mirt__cu_depth_forward_as<K, S, LINES, true>(dtypes)
-                 : mirt__cu_depth_forward_as<K, S, LINES, false>(dtypes);
+static mirt__cu_depth_kernel mirt__cu_depth_forward_of(mirt__cu_dtypes dtypes, mirt__cu_depth_usual usual) {
+    return usual == MIRT__CU_DEPTH_TRAINS     ? mirt__cu_depth_forward_as<K, S, LINES, MIRT__CU_DEPTH_TRAINS>(dtypes)
+           : usual == MIRT__CU_DEPTH_PREDICTS ? mirt__cu_depth_forward_as<K, S, LINES, MIRT__CU_DEPTH_PREDICTS>(dtypes)
+                                              : mirt__cu_depth_forward_as<K, S, LINES, MIRT__CU_DEPTH_ANY>(dtypes);
+}
+static mirt__cu_depth_usual mirt__cu_depth_usual_of(const mirt__cu_depth *d) {
+    if (d->x.kind != MIRT__CU_READ_PLAIN || d->e.bias) return MIRT__CU_DEPTH_ANY;
+    if (d->e.norm.mean)
+        return d->e.sums == MIRT__SUMS_MOMENTS ? MIRT__CU_DEPTH_ANY : MIRT__CU_DEPTH_PREDICTS;
+    return d->e.activation == MIRT_LINEAR && d->e.sums == MIRT__SUMS_MOMENTS ? MIRT__CU_DEPTH_TRAINS
+                                                                              : MIRT__CU_DEPTH_ANY;
 }
 static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu *cu) {
     if (!mirt__cu_depth_is(&args->s)) return false;
@@ -550,11 +565,10 @@ static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu 
     const bool images = d.e.sums == MIRT__SUMS_IMAGES;
     const bool reads = mirt__cu_depth_reads(&d.x, MIRT__CU_READ_NORM, args->y_dtype) &&
                        mirt__cu_depth_finishes(&d.e, args->y_dtype) && !d.e.slope.mean;
-    const bool usual = d.x.kind == MIRT__CU_READ_PLAIN && !d.e.bias && !d.e.norm.mean &&
-                       d.e.activation == MIRT_LINEAR && d.e.sums == MIRT__SUMS_MOMENTS;
+    const mirt__cu_depth_usual usual = mirt__cu_depth_usual_of(&d);
     /* Three blocks have registers for four lines only if nothing else follows. */
     const int size = reads ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h,
-              lines = size == 3 && stride == 1 && usual ? 4 : 2;
+              lines = size == 3 && stride == 1 && usual == MIRT__CU_DEPTH_TRAINS ? 4 : 2;
     const int n = size ? 4 : d.x.width >= 4 && d.e.width >= 4 && mirt__cu_aligned(d.kernel, 16) ? 4 : 1;
     if (images && d.rows == 0) return true;
     mirt__cu_depth_cut(&d, size ? mirt__cu_ceil(d.oh, lines) : d.oh, d.ow, n, !size, images);
@@ -562,8 +576,10 @@ static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu 
     mirt__cu_depth_launch(cu,
                           !size && n == 4            ? mirt__cu_depth_any<4, false>
                           : !size                    ? mirt__cu_depth_any<1, false>
-                          : lines == 4               ? mirt__cu_depth_forward_as<3, 1, 4, true>(dtypes)
-                          : size == 3 && stride == 1 ? mirt__cu_depth_forward_as<3, 1, 2, false>(dtypes)
+                          : lines == 4 ? mirt__cu_depth_forward_as<3, 1, 4, MIRT__CU_DEPTH_TRAINS>(dtypes)
+                          : size == 3 && stride == 1 && usual
+                              ? mirt__cu_depth_forward_as<3, 1, 2, MIRT__CU_DEPTH_PREDICTS>(dtypes)
+                          : size == 3 && stride == 1 ? mirt__cu_depth_forward_as<3, 1, 2, MIRT__CU_DEPTH_ANY>(dtypes)
                           : size == 3                ? mirt__cu_depth_forward_of<3, 2, 2>(dtypes, usual)
                           : stride == 1              ? mirt__cu_depth_forward_of<5, 1, 2>(dtypes, usual)
                                                      : mirt__cu_depth_forward_of<5, 2, 2>(dtypes, usual),
@@ -586,7 +602,7 @@ static mirt__cu_depth_kernel mirt__cu_depth_back_of(mirt__cu_dtypes dtypes, mirt
            : dtypes == MIRT__CU_HALVES ? mirt__cu_depth_back_as<K, S, LINES, MIRT__CU_HALVES>(wants, usual)
                                        : mirt__cu_depth_back_as<K, S, LINES, MIRT__CU_FLOAT16S>(wants, usual);
 }
-static bool mirt__cu_depth_usual(const mirt__cu_depth *d, mirt__cu_depth_wants wants) {
+static bool mirt__cu_depth_trains(const mirt__cu_depth *d, mirt__cu_depth_wants wants) {
     const mirt_activation_kind kind = d->e.slope.activation;
     const int64_t x = (int64_t)d->h * d->w, y = (int64_t)d->oh * d->ow, pixels = x > y ? x : y;
     return wants == MIRT__CU_DEPTH_BOTH && !d->db && d->dy.kind == MIRT__CU_READ_PLAIN &&
@@ -629,7 +645,7 @@ static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_de
         if (d.end_x < d.ow && db) d.end_x = d.ow;
         mirt__cu_depth_cut(&d, mirt__cu_ceil(d.end_y - d.first_y, lines), d.end_x - d.first_x, 2, false, false);
         mirt__cu_depth_room(cu, &d, &d, parts);
-        const bool usual = mirt__cu_depth_usual(&d, wants);
+        const bool usual = mirt__cu_depth_trains(&d, wants);
         mirt__cu_depth_launch(cu,
                               size == 3 && stride == 1 ? mirt__cu_depth_back_of<3, 1, 4>(dtypes, wants, usual)
                               : size == 3              ? mirt__cu_depth_back_of<3, 2, 2>(dtypes, wants, usual)

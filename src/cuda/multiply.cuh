@@ -136,7 +136,7 @@ static inline __device__ void mirt__cu_mm_quick(const mirt__cu_reader &r, const 
             z[i] = __fsub_rn(z[i], c.mean[i]);
             const float u = __fadd_rn(__fmul_rn(z[i], c.factor[i]), c.offset[i]);
             if (kind == MIRT_SILU) {
-                const float s = __fdividef(1.0f, 1.0f + expf(-u));
+                const float s = mirt__cu_sigmoid(u);
                 x[i] *= s * fmaf(u, 1.0f - s, 1.0f);
             } else if (kind != MIRT_LINEAR) {
                 x[i] = u > 0 && u < most ? x[i] : 0.0f;
@@ -148,8 +148,7 @@ static inline __device__ void mirt__cu_mm_quick(const mirt__cu_reader &r, const 
         for (int i = 0; i < N; i++) {
             x[i] = mirt__cu_normed(x[i], c.mean[i], c.factor[i], c.offset[i]);
             if (kind == MIRT_SILU) {
-                x[i] = x[i] < -88.0f ? -88.0f : x[i];
-                x[i] = __fdividef(x[i], 1.0f + expf(-x[i]));
+                x[i] = mirt__cu_silu(x[i]);
             } else if (kind != MIRT_LINEAR) {
                 x[i] = x[i] < 0 ? 0.0f : x[i] > most ? most : x[i];
             }
