@@ -5276,7 +5276,7 @@ MIRT__END_C
    is added, and in which order, is the library's (group/tree.c). The engines are other files on the compiler's command
    line, which the library finds by weak symbols: mirrortrain_mpi.c and mirrortrain_tcp.c. */
 
-#define MIRT__ENGINE_VERSION 3
+#define MIRT__ENGINE_VERSION 4
 #define MIRT__ENGINE_CHANNELS 3 /* 0: gradients; 1: everything else; 2: parameter servers */
 #define MIRT__ENGINE_ANSWER 256 /* bytes */
 
@@ -5290,6 +5290,7 @@ typedef struct mirt__message {
 typedef struct mirt__engine_failure {
     int peer;       /* that failed or was waited for; -1: not known */
     bool silent;    /* nothing came from it for longer than the limit */
+    bool gone;      /* its connection has ended, as it does when it ends because of another process */
     char text[256]; /* what the engine says */
 } mirt__engine_failure;
 
@@ -5338,6 +5339,8 @@ typedef struct mirt__engine {
        false: none came within `limit` seconds. */
     void (*answers)(void (*answer)(void *user, char *out), void *user);
     bool (*ask)(int peer, double limit, char *out);
+    /* Tells all others what `answer` gives now; ask returns it when this process is gone. NULL: the engine cannot. */
+    void (*leave_word)(void);
     /* The host of a process, for messages; lives as long as the group. */
     const char *(*host)(int rank);
     /* Ends the process's part in the group; `broken`: a round failed, and nothing more is said to the others; `lost`:
@@ -36285,6 +36288,7 @@ typedef struct mirt__peers {
     unsigned char gone[32]; /* atomic: bits of processes that this parameter server has given up */
     bool lost;           /* a process is gone, which the others can do without */
     bool broken;         /* atomic: nothing can be said to the others any more; strategy->lost says why */
+    char cause[200];          /* why the process ended that this one has lost, or "" */
     char device_failure[200]; /* why a device has failed, */
     bool device_failed;       /* if this, which is atomic, is set */
 } mirt__peers;
@@ -38745,7 +38749,8 @@ static void mirt__peers_answer(void *user, char *out) {
     }
     at.awaits = mirt__peers_awaited(s->peers) + 1;
     const char *death = __atomic_load_n(&s->death, __ATOMIC_ACQUIRE);
-    if (!death && __atomic_load_n(&s->peers->broken, __ATOMIC_ACQUIRE)) death = s->lost;
+    if (!death && __atomic_load_n(&s->peers->broken, __ATOMIC_ACQUIRE))
+        death = s->peers->cause[0] ? s->peers->cause : s->lost;
     if (!death && __atomic_load_n(&s->peers->device_failed, __ATOMIC_ACQUIRE)) death = s->peers->device_failure;
     if (death) snprintf(at.ended, sizeof at.ended, "%.199s", death);
     for (int i = 0; i < MIRT__COUNT(at.gone); i++) at.gone[i] = __atomic_load_n(&s->peers->gone[i], __ATOMIC_RELAXED);
@@ -38895,6 +38900,15 @@ static void mirt__peers_describe(const mirt_strategy *s, char *out, size_t size)
 MIRT__LIB void mirt__peers_end(mirt_strategy *s) {
     if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
     __atomic_store_n(&s->peers->broken, true, __ATOMIC_RELEASE);
+    if (s->peers->engine->leave_word) s->peers->engine->leave_word();
+}
+
+/* Where a process has ended because of another one: what it knew of that one, for the message and for those that find
+   this process gone. */
+static const char *mirt__peers_cause(mirt__peers *p, const mirt__engine_failure *failure) {
+    mirt__whereabouts at;
+    if (failure->gone && mirt__peers_ask(p, failure->peer, &at)) snprintf(p->cause, sizeof p->cause, "%s", at.ended);
+    return p->cause;
 }
 
 MIRT__LIB mirt_status mirt__peers_fail(mirt_strategy *s, int channel, const mirt__engine_failure *failure) {
@@ -38908,6 +38922,8 @@ MIRT__LIB mirt_status mirt__peers_fail(mirt_strategy *s, int channel, const mirt
     if (failure->silent)
         status = mirt__fail(MIRT_E_WORKER, "%s: %s has waited %.3g s for %s",
                             failed[0] ? failed : "no message came", own, p->limit, peer);
+    else if (mirt__peers_cause(p, failure)[0])
+        status = mirt__fail(MIRT_E_WORKER, "%s has lost %s, which has ended: %s", own, peer, p->cause);
     else status = mirt__fail(MIRT_E_WORKER, "%s has lost %s: %s", own, peer, failure->text);
     mirt__peers_end(s);
     return status;
@@ -39551,6 +39567,7 @@ static bool mirt__peer_tree(mirt__step *step, int bucket, const mirt__exchange *
     const mirt__where where = mirt__where_of(step, 0);
     mirt__real *slot[64];
     if (!plan) {
+        memset(failure, 0, sizeof *failure);
         failure->peer = s->peers->rank;
         snprintf(failure->text, sizeof failure->text, "%.250s", mirt_last_error());
         return false;

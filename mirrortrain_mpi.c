@@ -581,7 +581,7 @@ const mirt__engine *mirt__mpi_engine(void) {
     static const mirt__engine engine = {
         MIRT__ENGINE_VERSION,   mirt__mpi_name,           mirt__mpi_start,  mirt__mpi_trade,   mirt__mpi_all_reduce,
         mirt__mpi_begin_single, mirt__mpi_look_at_single, mirt__mpi_forget, mirt__mpi_answers, mirt__mpi_ask,
-        mirt__mpi_host,         mirt__mpi_stop};
+        NULL,                   mirt__mpi_host,           mirt__mpi_stop};
     return &engine;
 }
 

@@ -36,9 +36,10 @@ enum {
     MIRT__TCP_SPINS = 500     /* looks at connections before a thread in a hurry sleeps */
 };
 
+enum { MIRT__TCP_QUESTION, MIRT__TCP_ANSWER, MIRT__TCP_WORD /* an answer for the time after the end */ };
 /* A question, or an answer, on its way; the serial number is the question's. */
 typedef struct mirt__tcp_note {
-    int32_t answers, serial;
+    int32_t kind, serial;
     char text[MIRT__ENGINE_ANSWER];
 } mirt__tcp_note;
 
@@ -50,7 +51,9 @@ typedef struct mirt__tcp_peer {
     size_t came;
     double lost_at; /* when its link of questions ended, 0: it has not; and */
     int32_t answered;
-    char answer[MIRT__ENGINE_ANSWER]; /* to the question of this number: guarded by the mutex */
+    char answer[MIRT__ENGINE_ANSWER]; /* to the question of this number, */
+    bool left_word;                   /* and */
+    char word[MIRT__ENGINE_ANSWER];   /* what it has left: guarded by the mutex */
 } mirt__tcp_peer;
 
 /* The messages of a round with one process in one direction, one after the other. */
@@ -201,12 +204,15 @@ static void mirt__tcp_take_note(int rank) {
     mirt__tcp_peer *peer = &mirt__tcp.peer[rank];
     mirt__tcp_note reply;
     pthread_mutex_lock(&mirt__tcp_mutex);
-    if (peer->note.answers) {
+    if (peer->note.kind == MIRT__TCP_ANSWER) {
         peer->answered = peer->note.serial;
         memcpy(peer->answer, peer->note.text, sizeof peer->answer);
+    } else if (peer->note.kind == MIRT__TCP_WORD) {
+        peer->left_word = true;
+        memcpy(peer->word, peer->note.text, sizeof peer->word);
     } else {
         memset(&reply, 0, sizeof reply);
-        reply.answers = 1;
+        reply.kind = MIRT__TCP_ANSWER;
         reply.serial = peer->note.serial;
         if (mirt__tcp.answer) mirt__tcp.answer(mirt__tcp.user, reply.text);
         mirt__tcp_send_note(rank, &reply);
@@ -279,6 +285,18 @@ static void mirt__tcp_answers(void (*answer)(void *user, char *out), void *user)
     pthread_mutex_unlock(&mirt__tcp_mutex);
 }
 
+static void mirt__tcp_leave_word(void) {
+    mirt__tcp_note note;
+    memset(&note, 0, sizeof note);
+    note.kind = MIRT__TCP_WORD;
+    pthread_mutex_lock(&mirt__tcp_mutex);
+    if (mirt__tcp.answer) mirt__tcp.answer(mirt__tcp.user, note.text);
+    for (int p = 0; p < mirt__tcp.size; p++) {
+        if (p != mirt__tcp.rank) mirt__tcp_send_note(p, &note);
+    }
+    pthread_mutex_unlock(&mirt__tcp_mutex);
+}
+
 /* One question at a time. */
 static bool mirt__tcp_ask_one(int rank, double limit, char *out) {
     static int32_t last;
@@ -296,9 +314,10 @@ static bool mirt__tcp_ask_one(int rank, double limit, char *out) {
         came = peer->answered == question.serial;
         waits = !came && peer->lost_at == 0 && mirt__tcp_now() < until;
     }
-    if (came) memcpy(out, peer->answer, sizeof peer->answer);
+    const bool word = !came && peer->lost_at > 0 && peer->left_word;
+    if (came || word) memcpy(out, word ? peer->word : peer->answer, sizeof peer->answer);
     pthread_mutex_unlock(&mirt__tcp_mutex);
-    return came;
+    return came || word;
 }
 
 static bool mirt__tcp_ask(int rank, double limit, char *out) {
@@ -891,6 +910,7 @@ static int mirt__tcp_first_lost(int rank) {
 static bool mirt__tcp_gone(mirt__engine_failure *failure, int peer) {
     const char *text = errno ? strerror(errno) : "it has closed its connection";
     mirt__tcp_nap(0.05); /* until the thread that listens has seen it, too */
+    failure->gone = true;
     return mirt__tcp_fails(failure, mirt__tcp_first_lost(peer), text);
 }
 
@@ -1140,7 +1160,8 @@ static void mirt__tcp_stop(bool broken, bool lost) {
 const mirt__engine *mirt__tcp_engine(void) {
     static const mirt__engine engine = {MIRT__ENGINE_VERSION, "TCP",           mirt__tcp_start,  mirt__tcp_trade,
                                         NULL,                 mirt__tcp_post,  mirt__tcp_posted, mirt__tcp_forget,
-                                        mirt__tcp_answers,    mirt__tcp_ask,   mirt__tcp_host,   mirt__tcp_stop};
+                                        mirt__tcp_answers,    mirt__tcp_ask,   mirt__tcp_leave_word,
+                                        mirt__tcp_host,       mirt__tcp_stop};
     return &engine;
 }
 

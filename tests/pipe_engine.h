@@ -142,7 +142,14 @@ TAP_UNUSED static bool pipe_group_wait(double limit) {
 static bool pipe_fails(mirt__engine_failure *failure, int peer, bool silent, const char *text) {
     failure->peer = peer;
     failure->silent = silent;
+    failure->gone = false;
     snprintf(failure->text, sizeof failure->text, "%s", text);
+    return false;
+}
+
+static bool pipe_gone(mirt__engine_failure *failure, int peer, const char *text) {
+    pipe_fails(failure, peer, false, text);
+    failure->gone = true;
     return false;
 }
 
@@ -194,7 +201,7 @@ static bool pipe_send(int fd, int peer, const mirt__round *round, pipe_queue *qu
     pipe_begin(queue);
     const size_t part = pipe_part(m->bytes - queue->done);
     const ssize_t n = part ? send(fd, (const char *)m->data + queue->done, part, MSG_NOSIGNAL | MSG_DONTWAIT) : 0;
-    if (n < 0 && errno != EAGAIN && errno != EINTR) return pipe_fails(failure, peer, false, strerror(errno));
+    if (n < 0 && errno != EAGAIN && errno != EINTR) return pipe_gone(failure, peer, strerror(errno));
     if (pipe_lost()) return pipe_die(failure);
     if (n > 0) queue->done += (size_t)n;
     if (queue->done == m->bytes) {
@@ -208,8 +215,8 @@ static bool pipe_send(int fd, int peer, const mirt__round *round, pipe_queue *qu
 static bool pipe_receive(int fd, int peer, const mirt__round *round, pipe_queue *queue, mirt__engine_failure *failure) {
     const mirt__message *m = &round->receive[queue->at];
     const ssize_t n = recv(fd, (char *)m->data + queue->done, m->bytes - queue->done, MSG_DONTWAIT);
-    if (n == 0) return pipe_fails(failure, peer, false, "its end of the connection is closed");
-    if (n < 0 && errno != EAGAIN && errno != EINTR) return pipe_fails(failure, peer, false, strerror(errno));
+    if (n == 0) return pipe_gone(failure, peer, "its end of the connection is closed");
+    if (n < 0 && errno != EAGAIN && errno != EINTR) return pipe_gone(failure, peer, strerror(errno));
     if (n > 0) queue->done += (size_t)n;
     if (queue->done == m->bytes) {
         if (round->got) round->got(round->user, queue->at);
@@ -272,7 +279,7 @@ static bool pipe_trade(int channel, const mirt__round *round, mirt__engine_failu
                 !pipe_receive(polled[p].fd, p, round, &in[p], failure))
                 return false;
             if (!(polled[p].events & POLLIN) && polled[p].revents & (POLLHUP | POLLERR))
-                return pipe_fails(failure, p, false, "its end of the connection is closed");
+                return pipe_gone(failure, p, "its end of the connection is closed");
         }
     }
     __atomic_store_n(&round->waiting->peer, -1, __ATOMIC_RELAXED);
@@ -341,16 +348,29 @@ static void pipe_answers(void (*answer)(void *user, char *out), void *user) {
         pipe_group.listens = pthread_create(&pipe_group.thread, NULL, pipe_listen, NULL) == 0;
 }
 
-/* A process asks once, or gets an older answer, which tests do not mind. */
+/* Takes the place of an answer. */
+static void pipe_leave_word(void) {
+    char word[MIRT__ENGINE_ANSWER];
+    memset(word, 0, sizeof word);
+    pthread_mutex_lock(&pipe_mutex);
+    if (pipe_group.answer) pipe_group.answer(pipe_group.user, word);
+    pthread_mutex_unlock(&pipe_mutex);
+    for (int p = 0; p < pipe_group.size; p++) {
+        if (p != pipe_group.rank && send(pipe_group.fd[PIPE_ANSWERS][p], word, sizeof word, MSG_NOSIGNAL) < 0) continue;
+    }
+}
+
+/* A process asks once, or gets an older answer, which tests do not mind. One that is gone may have left word. */
 static bool pipe_ask_one(int peer, double limit, char *out) {
     const char question = '?';
     const double until = mirt__now() + limit;
-    if (send(pipe_group.fd[PIPE_QUESTIONS][peer], &question, 1, MSG_NOSIGNAL) != 1) return false;
-    while (mirt__now() < until) {
-        if (recv(pipe_group.fd[PIPE_ANSWERS][peer], out, MIRT__ENGINE_ANSWER, MSG_DONTWAIT) == MIRT__ENGINE_ANSWER)
-            return true;
-        pipe_sleep(1000);
-    }
+    bool there = send(pipe_group.fd[PIPE_QUESTIONS][peer], &question, 1, MSG_NOSIGNAL) == 1;
+    do {
+        const ssize_t n = recv(pipe_group.fd[PIPE_ANSWERS][peer], out, MIRT__ENGINE_ANSWER, MSG_DONTWAIT);
+        if (n == MIRT__ENGINE_ANSWER) return true;
+        there = there && (n > 0 || (n < 0 && errno == EAGAIN));
+        if (there) pipe_sleep(1000);
+    } while (there && mirt__now() < until);
     return false;
 }
 
@@ -383,5 +403,5 @@ static void pipe_stop(bool broken, bool lost) { (void)broken, (void)lost; }
 
 static const mirt__engine pipe_engine = {
     MIRT__ENGINE_VERSION, "pipes", pipe_start, pipe_trade, NULL, pipe_post, pipe_posted, free,
-    pipe_answers, pipe_ask, pipe_host, pipe_stop};
+    pipe_answers, pipe_ask, pipe_leave_word, pipe_host, pipe_stop};
 #endif

@@ -329,6 +329,24 @@ static int ask_others(void) {
     return wrong ? FAILED : WELL;
 }
 
+/* What a process has said before its end is what others hear of it afterwards, but not while it answers. */
+static int leave_word(void) {
+    mirt__engine_failure failure;
+    static int late;
+    char why[256], answer[MIRT__ENGINE_ANSWER] = "";
+    if (!start(usual_limit, why)) return FAILED;
+    late = own + 10;
+    mirt__tcp_engine()->answers(answer_number, &own);
+    if (own == 1) mirt__tcp_engine()->leave_word();
+    mirt__tcp_engine()->answers(answer_number, &late);
+    if (!pass_on(1, 1, usual_limit, &failure)) return FAILED;
+    if (own == 1) return pass_on(1, 1, usual_limit, &failure) ? WELL : FAILED;
+    bool good = mirt__tcp_engine()->ask(1, 5, answer) && strcmp(answer, "process 11") == 0;
+    good = pass_on(1, 1, usual_limit, &failure) && good;
+    good = good && !pass_on(1, 1, usual_limit, &failure) && failure.gone && failure.peer == 1;
+    return good && mirt__tcp_engine()->ask(1, 5, answer) && strcmp(answer, "process 1") == 0 ? WELL : FAILED;
+}
+
 static int end_of(void *post) {
     int posted;
     while ((posted = mirt__tcp_engine()->posted(post)) == 0) sched_yield();
@@ -591,6 +609,7 @@ int main(void) {
     }
     ok(together(4, ask_others), "questions are answered by those who are asked");
     ok(together(2, ask_twice), "a late answer is not taken for another one, and hosts have their names");
+    ok(together(2, leave_word), "a process that is gone has left word");
     ok(together(2, trickle), "the limit is that of a message, not of a round");
     ok(together(2, be_patient), "a wait is prolonged as long as somebody says so");
     launch.port = free_port();

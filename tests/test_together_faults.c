@@ -4,7 +4,7 @@
 /* What is wrong with the process `rank`. */
 typedef enum wrong {
     NOTHING, SEED, REPLICAS, WEIGHTS, BATCH, OPTIMIZER, EPOCHS, LABEL, CALLBACK, SLOW_CALLBACK, STOP, DRIFT, LEAVES,
-    FREEZES
+    LEAVES_UNSEEN, FREEZES
 } wrong;
 
 typedef struct misfortune {
@@ -31,8 +31,9 @@ static const misfortune misfortunes[] = {
      "process 2 (host2) has stopped: the disk is full"},
     {"copies that drift apart", DRIFT, 1, 3, 5, MIRT_E_DRIFT, MIRT_E_DRIFT,
      "the weights of process 1 (host1) differ from those of process 0 (host0)"},
-    /* process 1 is lost, or process 0 if it ends because of process 1 */
-    {"a process that leaves", LEAVES, 1, 3, 5, MIRT_OK, MIRT_E_WORKER, "has lost process"},
+    {"a process that leaves", LEAVES, 1, 3, 5, MIRT_OK, MIRT_E_WORKER, "has lost process 1 (host1): "},
+    {"a process that leaves unseen by the last", LEAVES_UNSEEN, 1, 3, 5, MIRT_OK, MIRT_E_WORKER,
+     "has lost process 1 (host1): "},
     {"a process that is suspended", FREEZES, 1, 2, 0.5, MIRT_OK, MIRT_E_WORKER, "process 1 (host1) does not answer"},
     {"the third of four suspended", FREEZES, 2, 4, 0.5, MIRT_OK, MIRT_E_WORKER, "process 2 (host2) does not answer"},
 };
@@ -46,12 +47,14 @@ static const misfortune harmless[] = {
 
 typedef struct watcher {
     const misfortune *m;
-    bool here;
+    bool here, last; /* the last process */
 } watcher;
 
 static int at_batch_end(const mirt_event *event, void *user) {
     const watcher *w = (const watcher *)user;
-    if (event->model->step != 4 || !w->here) return 0;
+    if (event->model->step != 4) return 0;
+    if (w->m->what == LEAVES_UNSEEN && w->last) pipe_sleep(500000); /* until process 0 has ended because of it, too */
+    if (!w->here) return 0;
     if (w->m->what == CALLBACK) return mirt__fail(MIRT_E_IO, "the disk is full"), MIRT_CALLBACK_FAILED;
     if (w->m->what == SLOW_CALLBACK) pipe_sleep((uint32_t)(w->m->limit * 2e6));
     if (w->m->what == STOP) mirt_request_stop((mirt_model *)event->model);
@@ -59,7 +62,7 @@ static int at_batch_end(const mirt_event *event, void *user) {
         float bias[6] = {1, 2, 3, 4, 5, 6};
         mirt_set_weight((mirt_model *)event->model, "first/bias", bias, 6);
     }
-    if (w->m->what == LEAVES) _exit(0);
+    if (w->m->what == LEAVES || w->m->what == LEAVES_UNSEEN) _exit(0);
     if (w->m->what == FREEZES) raise(SIGSTOP);
     return 0;
 }
@@ -72,7 +75,7 @@ static void spoil(const misfortune *m, mirt_strategy_desc *d, scene *s) {
 }
 
 static mirt_status train(mirt_strategy *strategy, const misfortune *m, bool here, const scene *s, record *out) {
-    const watcher w = {m, here};
+    const watcher w = {m, here, mirt_worker_index(strategy) == m->processes - 1};
     mirt_dataset *data = NULL, *validation = NULL;
     mirt_callback callback;
     mirt_fit_desc d;
@@ -130,7 +133,7 @@ static bool run_misfortune(const misfortune *m, double limit) {
 
 /* Every process but the one of the misfortune fails as *m says, soon after the limit of a process that is suspended. */
 static void check_error(const misfortune *m) {
-    const bool freezes = m->what == FREEZES, dies = freezes || m->what == LEAVES;
+    const bool freezes = m->what == FREEZES, dies = freezes || m->what == LEAVES || m->what == LEAVES_UNSEEN;
     const double seconds = freezes ? m->limit + 3 : 3;
     const bool ended = run_misfortune(m, freezes ? 5 : 20);
     for (int p = 0; p < m->processes; p++) {

@@ -6,7 +6,7 @@
 
 #include "../device/device.h"
 
-#define MIRT__ENGINE_VERSION 3
+#define MIRT__ENGINE_VERSION 4
 #define MIRT__ENGINE_CHANNELS 3 /* 0: gradients; 1: everything else; 2: parameter servers */
 #define MIRT__ENGINE_ANSWER 256 /* bytes */
 
@@ -20,6 +20,7 @@ typedef struct mirt__message {
 typedef struct mirt__engine_failure {
     int peer;       /* that failed or was waited for; -1: not known */
     bool silent;    /* nothing came from it for longer than the limit */
+    bool gone;      /* its connection has ended, as it does when it ends because of another process */
     char text[256]; /* what the engine says */
 } mirt__engine_failure;
 
@@ -68,6 +69,8 @@ typedef struct mirt__engine {
        false: none came within `limit` seconds. */
     void (*answers)(void (*answer)(void *user, char *out), void *user);
     bool (*ask)(int peer, double limit, char *out);
+    /* Tells all others what `answer` gives now; ask returns it when this process is gone. NULL: the engine cannot. */
+    void (*leave_word)(void);
     /* The host of a process, for messages; lives as long as the group. */
     const char *(*host)(int rank);
     /* Ends the process's part in the group; `broken`: a round failed, and nothing more is said to the others; `lost`:

@@ -32,7 +32,8 @@ static void mirt__peers_answer(void *user, char *out) {
     }
     at.awaits = mirt__peers_awaited(s->peers) + 1;
     const char *death = __atomic_load_n(&s->death, __ATOMIC_ACQUIRE);
-    if (!death && __atomic_load_n(&s->peers->broken, __ATOMIC_ACQUIRE)) death = s->lost;
+    if (!death && __atomic_load_n(&s->peers->broken, __ATOMIC_ACQUIRE))
+        death = s->peers->cause[0] ? s->peers->cause : s->lost;
     if (!death && __atomic_load_n(&s->peers->device_failed, __ATOMIC_ACQUIRE)) death = s->peers->device_failure;
     if (death) snprintf(at.ended, sizeof at.ended, "%.199s", death);
     for (int i = 0; i < MIRT__COUNT(at.gone); i++) at.gone[i] = __atomic_load_n(&s->peers->gone[i], __ATOMIC_RELAXED);
@@ -182,6 +183,15 @@ static void mirt__peers_describe(const mirt_strategy *s, char *out, size_t size)
 MIRT__LIB void mirt__peers_end(mirt_strategy *s) {
     if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
     __atomic_store_n(&s->peers->broken, true, __ATOMIC_RELEASE);
+    if (s->peers->engine->leave_word) s->peers->engine->leave_word();
+}
+
+/* Where a process has ended because of another one: what it knew of that one, for the message and for those that find
+   this process gone. */
+static const char *mirt__peers_cause(mirt__peers *p, const mirt__engine_failure *failure) {
+    mirt__whereabouts at;
+    if (failure->gone && mirt__peers_ask(p, failure->peer, &at)) snprintf(p->cause, sizeof p->cause, "%s", at.ended);
+    return p->cause;
 }
 
 MIRT__LIB mirt_status mirt__peers_fail(mirt_strategy *s, int channel, const mirt__engine_failure *failure) {
@@ -195,6 +205,8 @@ MIRT__LIB mirt_status mirt__peers_fail(mirt_strategy *s, int channel, const mirt
     if (failure->silent)
         status = mirt__fail(MIRT_E_WORKER, "%s: %s has waited %.3g s for %s",
                             failed[0] ? failed : "no message came", own, p->limit, peer);
+    else if (mirt__peers_cause(p, failure)[0])
+        status = mirt__fail(MIRT_E_WORKER, "%s has lost %s, which has ended: %s", own, peer, p->cause);
     else status = mirt__fail(MIRT_E_WORKER, "%s has lost %s: %s", own, peer, failure->text);
     mirt__peers_end(s);
     return status;

@@ -208,6 +208,7 @@ static bool mirt__peer_tree(mirt__step *step, int bucket, const mirt__exchange *
     const mirt__where where = mirt__where_of(step, 0);
     mirt__real *slot[64];
     if (!plan) {
+        memset(failure, 0, sizeof *failure);
         failure->peer = s->peers->rank;
         snprintf(failure->text, sizeof failure->text, "%.250s", mirt_last_error());
         return false;

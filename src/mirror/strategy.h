@@ -65,6 +65,7 @@ typedef struct mirt__peers {
     unsigned char gone[32]; /* atomic: bits of processes that this parameter server has given up */
     bool lost;           /* a process is gone, which the others can do without */
     bool broken;         /* atomic: nothing can be said to the others any more; strategy->lost says why */
+    char cause[200];          /* why the process ended that this one has lost, or "" */
     char device_failure[200]; /* why a device has failed, */
     bool device_failed;       /* if this, which is atomic, is set */
 } mirt__peers;

@@ -17,12 +17,15 @@ static void mirt__tcp_take_note(int rank) {
     mirt__tcp_peer *peer = &mirt__tcp.peer[rank];
     mirt__tcp_note reply;
     pthread_mutex_lock(&mirt__tcp_mutex);
-    if (peer->note.answers) {
+    if (peer->note.kind == MIRT__TCP_ANSWER) {
         peer->answered = peer->note.serial;
         memcpy(peer->answer, peer->note.text, sizeof peer->answer);
+    } else if (peer->note.kind == MIRT__TCP_WORD) {
+        peer->left_word = true;
+        memcpy(peer->word, peer->note.text, sizeof peer->word);
     } else {
         memset(&reply, 0, sizeof reply);
-        reply.answers = 1;
+        reply.kind = MIRT__TCP_ANSWER;
         reply.serial = peer->note.serial;
         if (mirt__tcp.answer) mirt__tcp.answer(mirt__tcp.user, reply.text);
         mirt__tcp_send_note(rank, &reply);
@@ -95,6 +98,18 @@ static void mirt__tcp_answers(void (*answer)(void *user, char *out), void *user)
     pthread_mutex_unlock(&mirt__tcp_mutex);
 }
 
+static void mirt__tcp_leave_word(void) {
+    mirt__tcp_note note;
+    memset(&note, 0, sizeof note);
+    note.kind = MIRT__TCP_WORD;
+    pthread_mutex_lock(&mirt__tcp_mutex);
+    if (mirt__tcp.answer) mirt__tcp.answer(mirt__tcp.user, note.text);
+    for (int p = 0; p < mirt__tcp.size; p++) {
+        if (p != mirt__tcp.rank) mirt__tcp_send_note(p, &note);
+    }
+    pthread_mutex_unlock(&mirt__tcp_mutex);
+}
+
 /* One question at a time. */
 static bool mirt__tcp_ask_one(int rank, double limit, char *out) {
     static int32_t last;
@@ -112,9 +127,10 @@ static bool mirt__tcp_ask_one(int rank, double limit, char *out) {
         came = peer->answered == question.serial;
         waits = !came && peer->lost_at == 0 && mirt__tcp_now() < until;
     }
-    if (came) memcpy(out, peer->answer, sizeof peer->answer);
+    const bool word = !came && peer->lost_at > 0 && peer->left_word;
+    if (came || word) memcpy(out, word ? peer->word : peer->answer, sizeof peer->answer);
     pthread_mutex_unlock(&mirt__tcp_mutex);
-    return came;
+    return came || word;
 }
 
 static bool mirt__tcp_ask(int rank, double limit, char *out) {

@@ -32,9 +32,10 @@ enum {
     MIRT__TCP_SPINS = 500     /* looks at connections before a thread in a hurry sleeps */
 };
 
+enum { MIRT__TCP_QUESTION, MIRT__TCP_ANSWER, MIRT__TCP_WORD /* an answer for the time after the end */ };
 /* A question, or an answer, on its way; the serial number is the question's. */
 typedef struct mirt__tcp_note {
-    int32_t answers, serial;
+    int32_t kind, serial;
     char text[MIRT__ENGINE_ANSWER];
 } mirt__tcp_note;
 
@@ -46,7 +47,9 @@ typedef struct mirt__tcp_peer {
     size_t came;
     double lost_at; /* when its link of questions ended, 0: it has not; and */
     int32_t answered;
-    char answer[MIRT__ENGINE_ANSWER]; /* to the question of this number: guarded by the mutex */
+    char answer[MIRT__ENGINE_ANSWER]; /* to the question of this number, */
+    bool left_word;                   /* and */
+    char word[MIRT__ENGINE_ANSWER];   /* what it has left: guarded by the mutex */
 } mirt__tcp_peer;
 
 /* The messages of a round with one process in one direction, one after the other. */

@@ -68,6 +68,7 @@ static void mirt__tcp_stop(bool broken, bool lost) {
 const mirt__engine *mirt__tcp_engine(void) {
     static const mirt__engine engine = {MIRT__ENGINE_VERSION, "TCP",           mirt__tcp_start,  mirt__tcp_trade,
                                         NULL,                 mirt__tcp_post,  mirt__tcp_posted, mirt__tcp_forget,
-                                        mirt__tcp_answers,    mirt__tcp_ask,   mirt__tcp_host,   mirt__tcp_stop};
+                                        mirt__tcp_answers,    mirt__tcp_ask,   mirt__tcp_leave_word,
+                                        mirt__tcp_host,       mirt__tcp_stop};
     return &engine;
 }

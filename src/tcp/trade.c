@@ -26,6 +26,7 @@ static int mirt__tcp_first_lost(int rank) {
 static bool mirt__tcp_gone(mirt__engine_failure *failure, int peer) {
     const char *text = errno ? strerror(errno) : "it has closed its connection";
     mirt__tcp_nap(0.05); /* until the thread that listens has seen it, too */
+    failure->gone = true;
     return mirt__tcp_fails(failure, mirt__tcp_first_lost(peer), text);
 }
 

@@ -75,7 +75,7 @@ static void lose_one(const void *arg, int rank) {
 
 static void check_fates(void) {
     static const fate fates[] = {
-        {"a process that leaves", true, "process 1 (host1)"},
+        {"a process that leaves", true, "has lost process 1 (host1): "},
         {"a process whose GPU fails", false, "process 1 (host1)"},
     };
     for (int i = 0; i < 2; i++) {
