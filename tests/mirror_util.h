@@ -4,7 +4,8 @@
 
 #include "tap.h"
 
-TAP_UNUSED static mirt_strategy *strategy_of(int devices, int replicas, int threads) {
+/* `shares`: of each device, NULL: equal ones. */
+TAP_UNUSED static mirt_strategy *strategy_shared(const char *shares, int devices, int replicas, int threads) {
     mirt_strategy_desc d;
     char text[16];
     memset(&d, 0, sizeof d);
@@ -14,7 +15,12 @@ TAP_UNUSED static mirt_strategy *strategy_of(int devices, int replicas, int thre
     d.threads = threads;
     d.seed = 11;
     d.silent = true;
+    d.shares = shares;
     return mirt_strategy_create(&d);
+}
+
+TAP_UNUSED static mirt_strategy *strategy_of(int devices, int replicas, int threads) {
+    return strategy_shared(NULL, devices, replicas, threads);
 }
 
 /* Synthetic images of 13x11 with classes 0 to 4 that depend on them, so that training has something to learn. */

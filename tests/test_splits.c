@@ -386,20 +386,6 @@ static void check_prediction_order(void) {
 
 /* >>shares */
 
-static mirt_strategy *shared(const char *shares, int devices, int replicas) {
-    mirt_strategy_desc d;
-    char text[16];
-    memset(&d, 0, sizeof d);
-    snprintf(text, sizeof text, "%d", devices);
-    d.devices = text;
-    d.replicas = replicas;
-    d.threads = 1;
-    d.seed = 11;
-    d.silent = true;
-    d.shares = shares;
-    return mirt_strategy_create(&d);
-}
-
 /* The number of replicas of each device, as one digit. */
 static void replicas_of(const mirt_strategy *s, int replicas, char out[8]) {
     int next = 0;
@@ -413,7 +399,7 @@ static void replicas_of(const mirt_strategy *s, int replicas, char out[8]) {
 }
 
 static void train_shared(const char *shares, int devices, char digest[MIRT__SHA256_HEX]) {
-    mirt_strategy *s = shared(shares, devices, 8);
+    mirt_strategy *s = strategy_shared(shares, devices, 8, 1);
     mirt_model *m = s ? image_model(s, mirt_adam(1e-3f), 0) : NULL;
     mirt_fit_desc fit;
     memset(&fit, 0, sizeof fit);
@@ -437,20 +423,20 @@ static void check_shares(void) {
                                           "1000001,1", "1,99999999999999999999"};
     char have[8], want[MIRT__SHA256_HEX] = "", other[MIRT__SHA256_HEX];
     for (int i = 0; i < MIRT__COUNT(dealt); i++) {
-        mirt_strategy *s = shared(dealt[i].shares, dealt[i].devices, dealt[i].replicas);
+        mirt_strategy *s = strategy_shared(dealt[i].shares, dealt[i].devices, dealt[i].replicas, 1);
         if (s) replicas_of(s, dealt[i].replicas, have);
         ok(s && strcmp(have, dealt[i].want) == 0, "shares %s of %d devices: %d replicas are dealt as %s",
            dealt[i].shares, dealt[i].devices, dealt[i].replicas, s ? have : mirt_last_error());
         mirt_strategy_destroy(s);
     }
     for (int i = 0; i < MIRT__COUNT(refused); i++) {
-        mirt_strategy *s = shared(refused[i], 2, 8);
+        mirt_strategy *s = strategy_shared(refused[i], 2, 8, 1);
         const bool one = strcmp(refused[i], "3") == 0; /* for the one process */
         ok(one ? s != NULL : !s && mirt_last_status() == MIRT_E_INVALID && strstr(mirt_last_error(), "shares \""),
            "shares \"%s\": %s", refused[i], one ? "one process" : mirt_last_error());
         mirt_strategy_destroy(s);
     }
-    mirt_strategy *none = shared("1000000,1", 2, 8);
+    mirt_strategy *none = strategy_shared("1000000,1", 2, 8, 1);
     ok(!none && strstr(mirt_last_error(), "8 replicas in these shares leave none for device 1 of 2"), "%s",
        mirt_last_error());
     mirt_strategy_destroy(none);
