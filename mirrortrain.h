@@ -41193,6 +41193,8 @@ MIRT__LIB bool mirt__matches(const char *name, const char *prefix);
 /* The policy of a root. Warns where bfloat16 is emulated or unknown; cores take mixed_bfloat16 for mixed_float16. */
 MIRT__LIB void mirt__set_policy(mirt_model *model, mirt__policy policy);
 MIRT__LIB const char *mirt__policy_name(mirt__policy policy);
+/* MIRT__POLICY_COUNT: there is none of this name. */
+MIRT__LIB mirt__policy mirt__policy_named(const char *name);
 #define MIRT__LOSS_SCALE 32768 /* the first one */
 /* A step with scaled gradients is over: Keras's LossScaleOptimizer. */
 MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow);
@@ -46740,12 +46742,17 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
 static const char *const mirt__policy_names[MIRT__POLICY_COUNT] = {"float32", "store_bfloat16", "mixed_bfloat16",
                                                                    "mixed_float16"};
 
+MIRT__LIB mirt__policy mirt__policy_named(const char *name) {
+    int index = 0;
+    while (index < MIRT__POLICY_COUNT && strcmp(name, mirt__policy_names[index]) != 0) index++;
+    return (mirt__policy)index;
+}
+
 MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy) {
     MIRT__USE_MODEL(model, mirt_last_status());
-    int index = 0;
     if (!model) return mirt__fail_missing("mirt_set_dtype_policy", "model");
     if (!policy) return mirt__fail(MIRT_E_INVALID, "mirt_set_dtype_policy: no policy");
-    while (index < MIRT__POLICY_COUNT && strcmp(policy, mirt__policy_names[index]) != 0) index++;
+    const mirt__policy index = mirt__policy_named(policy);
     if ((index == MIRT__POLICY_MIXED_FLOAT16 || strcmp(policy, "float16") == 0) && !model->strategy->able.float16) {
         return mirt__fail(
             MIRT_E_INVALID,
@@ -46769,7 +46776,7 @@ MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy
         return mirt__fail(MIRT_E_STATE,
                           "%s is being trained or recorded; mirt_set_dtype_policy has to wait until that call returns",
                           model->name);
-    mirt__set_policy(model, (mirt__policy)index);
+    mirt__set_policy(model, index);
     return MIRT_OK;
 }
 
@@ -46777,6 +46784,7 @@ MIRT__LIB const char *mirt__policy_name(mirt__policy policy) { return mirt__poli
 
 MIRT__LIB void mirt__set_policy(mirt_model *model, mirt__policy policy) {
     const mirt__kernels *k = model->strategy->kernels;
+    if (policy == MIRT__POLICY_MIXED_FLOAT16 && !model->strategy->able.float16) policy = MIRT__POLICY_MIXED_BFLOAT16;
     if (policy && !k->tiled_reads)
         mirt__log(model->strategy, MIRT_LOG_WARNING, "the %s kernels know no bfloat16: %s is computed in float32",
                   k->name, model->name);
@@ -46786,9 +46794,7 @@ MIRT__LIB void mirt__set_policy(mirt_model *model, mirt__policy policy) {
                   "\"store_bfloat16\" is faster",
                   model->name);
     model->policy = policy;
-    if (policy != MIRT__POLICY_MIXED_FLOAT16) return;
-    if (!model->strategy->able.float16) model->policy = MIRT__POLICY_MIXED_BFLOAT16;
-    else if (model->loss_scale == 0) model->loss_scale = MIRT__LOSS_SCALE;
+    if (policy == MIRT__POLICY_MIXED_FLOAT16 && model->loss_scale == 0) model->loss_scale = MIRT__LOSS_SCALE;
 }
 
 MIRT__TRAINING_LIB void mirt__loss_scale_set(mirt_model *root, double scale, int64_t steps) {
@@ -47834,13 +47840,12 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
     char label[MIRT__JSON_LABEL];
     const bool named = policy->type == MIRT__JSON_STRING;
     const char *name = named ? policy->string : "";
-    for (int i = 0; i < MIRT__POLICY_COUNT; i++) {
-        if (strcmp(name, mirt__policy_name((mirt__policy)i)) != 0) continue;
-        mirt__set_policy(model, (mirt__policy)i);
-        return MIRT_OK;
-    }
-    return mirt__fail(MIRT_E_FORMAT, "the dtype policy %s is unknown to this version",
-                      named ? mirt__json_label(name, label) : "is no name, and");
+    const mirt__policy found = mirt__policy_named(name);
+    if (found == MIRT__POLICY_COUNT)
+        return mirt__fail(MIRT_E_FORMAT, "the dtype policy %s is unknown to this version",
+                          named ? mirt__json_label(name, label) : "is no name, and");
+    mirt__set_policy(model, found);
+    return MIRT_OK;
 }
 
 #undef MIRT__MAX_RECORDED

@@ -130,6 +130,31 @@ static void check_all(const mirt__kernels *on, const mirt__kernels *off) {
     }
 }
 
+static char heard[400];
+
+static void hear(mirt_log_level level, const char *message, void *user) {
+    (void)level;
+    (void)user;
+    snprintf(heard, sizeof heard, "%s", message);
+}
+
+/* A model of a GPU's policy, on cores whose kernels have no products of bfloat16. */
+static void check_policy_of_gpus(mirt_strategy *s, mirt_model *m, const char *path) {
+    const mirt__kernels *own = s->kernels;
+    mirt__kernels emulating = *own;
+    s->able.float16 = true;
+    const bool saved = mirt_set_dtype_policy(m, "mixed_float16") == MIRT_OK &&
+                       mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK && m->policy == MIRT__POLICY_MIXED_FLOAT16;
+    s->able.float16 = false;
+    emulating.half = false;
+    s->kernels = &emulating;
+    mirt_set_log(s, hear, NULL);
+    const mirt_model *again = saved ? mirt_load(s, path) : NULL;
+    s->kernels = own;
+    ok(again && again->policy == MIRT__POLICY_MIXED_BFLOAT16 && strstr(heard, "products of bfloat16 are emulated"),
+       "cores take mixed_bfloat16 for mixed_float16, with its warning: %s", again ? heard : mirt_last_error());
+}
+
 static void check_policy(void) {
     char path[600];
     mirt_strategy *s = strategy_of(1, 1, 1);
@@ -145,6 +170,7 @@ static void check_policy(void) {
     ok(mirt_set_dtype_policy(m, "store_bfloat16") == MIRT_OK && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK &&
            (again = mirt_load(s, path)) != NULL && again->policy == MIRT__POLICY_STORE_BFLOAT16,
        "store_bfloat16 is saved, too");
+    check_policy_of_gpus(s, m, path);
     remove(path);
     ok(mirt_set_dtype_policy(m, "store_bfloat") == MIRT_E_NOT_FOUND &&
            strstr(mirt_last_error(), "did you mean \"store_bfloat16\"?"),

@@ -336,13 +336,12 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
     char label[MIRT__JSON_LABEL];
     const bool named = policy->type == MIRT__JSON_STRING;
     const char *name = named ? policy->string : "";
-    for (int i = 0; i < MIRT__POLICY_COUNT; i++) {
-        if (strcmp(name, mirt__policy_name((mirt__policy)i)) != 0) continue;
-        mirt__set_policy(model, (mirt__policy)i);
-        return MIRT_OK;
-    }
-    return mirt__fail(MIRT_E_FORMAT, "the dtype policy %s is unknown to this version",
-                      named ? mirt__json_label(name, label) : "is no name, and");
+    const mirt__policy found = mirt__policy_named(name);
+    if (found == MIRT__POLICY_COUNT)
+        return mirt__fail(MIRT_E_FORMAT, "the dtype policy %s is unknown to this version",
+                          named ? mirt__json_label(name, label) : "is no name, and");
+    mirt__set_policy(model, found);
+    return MIRT_OK;
 }
 
 #undef MIRT__MAX_RECORDED

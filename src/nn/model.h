@@ -350,6 +350,8 @@ MIRT__LIB bool mirt__matches(const char *name, const char *prefix);
 /* The policy of a root. Warns where bfloat16 is emulated or unknown; cores take mixed_bfloat16 for mixed_float16. */
 MIRT__LIB void mirt__set_policy(mirt_model *model, mirt__policy policy);
 MIRT__LIB const char *mirt__policy_name(mirt__policy policy);
+/* MIRT__POLICY_COUNT: there is none of this name. */
+MIRT__LIB mirt__policy mirt__policy_named(const char *name);
 #define MIRT__LOSS_SCALE 32768 /* the first one */
 /* A step with scaled gradients is over: Keras's LossScaleOptimizer. */
 MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow);
