@@ -41202,8 +41202,8 @@ MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow);
 MIRT__LIB void mirt__loss_scale_set(mirt_model *root, double scale, int64_t steps);
 /* Creates the weight blocks and draws the initial values, once. */
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
-/* Without `drawn` they are zeros: all are about to be loaded. */
-MIRT__LIB mirt_status mirt__model_allocate(mirt_model *model, bool drawn);
+/* Without `drawn` those of `asked` are zeros, as all of them are about to be loaded. */
+MIRT__LIB mirt_status mirt__model_allocate(mirt_model *asked, bool drawn);
 /* Before a variable or layer is added: weights that there are will have their values when they are created again. False
    with the error set: nothing can be added any more, or there is no memory (then the model is marked). */
 MIRT__LIB bool mirt__model_extend(mirt_model *model, const char *what);
@@ -46539,23 +46539,41 @@ static mirt_status mirt__check_movable(mirt_model *model) {
                 : MIRT_OK;
 }
 
-static void mirt__draw_variable(void *arg, int64_t variable, int member) {
-    const mirt_model *model = (const mirt_model *)arg;
+typedef struct mirt__drawing {
+    const mirt_model *model;
+    int first;
+} mirt__drawing;
+
+static void mirt__draw_variable(void *arg, int64_t number, int member) {
+    const mirt__drawing *d = (const mirt__drawing *)arg;
+    const int variable = d->first + (int)number;
     (void)member;
-    mirt__initialize(&model->variable[variable], model->strategy->seed, mirt__weight_at(model, (int)variable));
+    mirt__initialize(&d->model->variable[variable], d->model->strategy->seed, mirt__weight_at(d->model, variable));
 }
 
-MIRT__LIB mirt_status mirt__model_allocate(mirt_model *model, bool drawn) {
+static void mirt__draw_variables(mirt_model *model, int begin, int end) {
+    mirt__team *team = model->strategy->device[0].team;
+    mirt__drawing drawing = {model, begin};
+    mirt__team_for(team ? team : model->strategy->leaders, end - begin, mirt__draw_variable, &drawing);
+}
+
+MIRT__LIB mirt_status mirt__model_allocate(mirt_model *asked, bool drawn) {
+    mirt_model *model = asked;
+    int first = 0, above = 0;
     if (mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     if (mirt__root(model, NULL)->weight) return MIRT_OK;
-    for (mirt_model *m = model; m; m = m->owner) {
-        if (m->num_kept) model = m; /* the weights of its parts and views are among those it kept */
+    for (mirt_model *m = asked; m; m = m->owner) {
+        if (m->num_kept) model = m, first = above; /* the weights of its parts and views are among those it kept */
+        above += m->owner_first;
     }
     if (mirt__check_movable(model) != MIRT_OK) return mirt_last_status();
     mirt__variables_place(model);
     if (!(model->weight = mirt__weights_allocate(model))) return mirt_last_status();
-    mirt__team *team = model->strategy->device[0].team;
-    if (drawn) mirt__team_for(team ? team : model->strategy->leaders, model->num_variables, mirt__draw_variable, model);
+    if (drawn) mirt__draw_variables(model, 0, model->num_variables);
+    else { /* those of the others that are made with them */
+        mirt__draw_variables(model, 0, first);
+        mirt__draw_variables(model, first + asked->num_variables, model->num_variables);
+    }
     for (int i = 0; i < model->num_variables; i++) model->edits += !mirt__is_trained(&model->variable[i]);
     mirt__weights_changed(model);
     mirt__take_kept(model, model, 0);
@@ -53834,6 +53852,7 @@ MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_mode
         found[k] = name ? mirt__load_find(file, name, v) : NULL;
         if (!found[k]) status = mirt_last_status();
     }
+    if (status == MIRT_OK && take) status = mirt__model_allocate(model, false);
     for (size_t k = 0; k < most && status == MIRT_OK && take; k++) {
         if (found[k]) mirt__load_take(found[k], model, (int)(k / variables), (int)(k % variables));
     }
@@ -54335,13 +54354,6 @@ static mirt_status mirt__load_classes(mirt_model *model, const mirt__safetensors
     return mirt_set_model_class_names(model, names, (int)list->count);
 }
 
-/* All weights, or none if one is missing or does not fit. */
-static mirt_status mirt__load_all_weights(mirt_model *model, const mirt__safetensors *file) {
-    mirt_status status = mirt__load_blocks(file, model, 0, false);
-    if (status == MIRT_OK) status = mirt__model_allocate(model, false);
-    return status == MIRT_OK ? mirt__load_blocks(file, model, 0, true) : status;
-}
-
 static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
     const mirt__json *architecture = mirt__load_metadata(file, pool, "architecture"), *compile, *training;
     if (!architecture || !(compile = mirt__load_metadata(file, pool, "compile")) ||
@@ -54350,7 +54362,7 @@ static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *f
     }
     if (mirt__architecture_read(model, architecture) != MIRT_OK) return mirt__load_bad(file, "architecture");
     mirt_status status = MIRT__TRAINS ? mirt__load_compiled(model, file, compile, training)
-                                      : mirt__load_all_weights(model, file);
+                                      : mirt__load_blocks(file, model, 0, true);
     return status == MIRT_OK ? mirt__load_classes(model, file, pool) : status;
 }
 
@@ -54387,9 +54399,9 @@ MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path) {
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt__safetensors file;
     if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights: no model or no path");
-    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK)
+    if (mirt__usable(model->strategy) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK)
         return mirt_last_status();
-    mirt_status status = mirt__load_all_weights(model, &file);
+    mirt_status status = mirt__load_blocks(&file, model, 0, true);
     mirt__safetensors_close(&file);
     return status;
 }

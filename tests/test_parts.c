@@ -257,6 +257,50 @@ static void test_loaded(mirt_strategy *s) {
 /* >>freezing */
 
 /* Whether the kernels of dense and dense_1 are trainable: bits. */
+/* A model with weights that has grown since by the layer "late". */
+static mirt_model *make_grown(mirt_strategy *s, mirt_model *base) {
+    float w[MOST];
+    mirt_model *m = mirt_model_create(s, "grown");
+    mirt_tensor *t = named_dense(mirt_call(base, mirt_input(m, MIRT_SHAPE(IN)), MIRT_TRAINING_AUTO), "head", 3,
+                                 MIRT_LINEAR);
+    const bool made = weights_of(m, "head/", w) == 12;
+    mirt_model_output(m, named_dense(t, "late", 5, MIRT_LINEAR));
+    return made ? m : NULL;
+}
+
+/* Nothing is drawn for a part that is loaded, but it is for what is made with it. */
+static void test_grown(mirt_strategy *s) {
+    char path[300];
+    float want[MOST], have[MOST];
+    snprintf(path, sizeof path, "%s/grown.safetensors", work_directory());
+    mirt_model *base = make_base(s, "grown_base"), *other = make_base(s, "other_base");
+    const float kernel[4 * 3] = {1, 2, 3};
+    const bool saved = mirt_set_weight(base, "code/kernel", kernel, 12) == MIRT_OK &&
+                       mirt_save(base, path, MIRT_SAVE_WEIGHTS_ONLY) == MIRT_OK;
+    mirt_model *m = make_grown(s, other), *twin = make_grown(s, make_base(s, "twin_base"));
+    ok(saved && m && twin && mirt_load_weights(other, path) == MIRT_OK, "a part of a model that has grown is loaded");
+    const int n = weights_of(twin, "late/", want);
+    ok(n == 20 && weights_of(m, "late/", have) == n && same(want, have, n) && want[0] != 0,
+       "and the new layer has its initial weights");
+    const int heads = weights_of(twin, "head/", want);
+    ok(weights_of(m, "head/", have) == heads && same(want, have, heads), "the old one those that it had");
+    const int bases = weights_of(base, "", want);
+    ok(weights_of(other, "", have) == bases && same(want, have, bases), "and the part those of the file");
+    mirt_model *fresh = make_base(s, "fresh_base");
+    ok(mirt_load_weights(fresh, path) == MIRT_OK && weights_of(fresh, "", have) == bases && same(want, have, bases),
+       "as does a model that had no weights");
+    mirt_model *bad = make_top(s, make_base(s, "bad_base"), "bad");
+    ok(mirt_load_weights(bad, path) == MIRT_E_NOT_FOUND && weights_of(bad, "head/", have) == 12 && have[0] != 0,
+       "one that the file does not fit has its initial weights");
+    unlink(path);
+    mirt_model_destroy(bad);
+    mirt_model_destroy(fresh);
+    mirt_model_destroy(twin);
+    mirt_model_destroy(m);
+    mirt_model_destroy(other);
+    mirt_model_destroy(base);
+}
+
 static int trainable_of(mirt_model *m) {
     mirt_weight_info info;
     int bits = 0;
@@ -703,6 +747,7 @@ int main(void) {
         central.silent = true;
         mirt_strategy *s = i < 2 ? strategy_of(i + 1, 2 * i + 2, 1) : mirt_strategy_create(&central);
         test_loaded(s);
+        test_grown(s);
         test_sharing(s);
         test_three_deep(s);
         test_lifetimes(s);

@@ -43,13 +43,6 @@ static mirt_status mirt__load_classes(mirt_model *model, const mirt__safetensors
     return mirt_set_model_class_names(model, names, (int)list->count);
 }
 
-/* All weights, or none if one is missing or does not fit. */
-static mirt_status mirt__load_all_weights(mirt_model *model, const mirt__safetensors *file) {
-    mirt_status status = mirt__load_blocks(file, model, 0, false);
-    if (status == MIRT_OK) status = mirt__model_allocate(model, false);
-    return status == MIRT_OK ? mirt__load_blocks(file, model, 0, true) : status;
-}
-
 static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
     const mirt__json *architecture = mirt__load_metadata(file, pool, "architecture"), *compile, *training;
     if (!architecture || !(compile = mirt__load_metadata(file, pool, "compile")) ||
@@ -58,7 +51,7 @@ static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *f
     }
     if (mirt__architecture_read(model, architecture) != MIRT_OK) return mirt__load_bad(file, "architecture");
     mirt_status status = MIRT__TRAINS ? mirt__load_compiled(model, file, compile, training)
-                                      : mirt__load_all_weights(model, file);
+                                      : mirt__load_blocks(file, model, 0, true);
     return status == MIRT_OK ? mirt__load_classes(model, file, pool) : status;
 }
 
@@ -95,9 +88,9 @@ MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path) {
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt__safetensors file;
     if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights: no model or no path");
-    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK)
+    if (mirt__usable(model->strategy) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK)
         return mirt_last_status();
-    mirt_status status = mirt__load_all_weights(model, &file);
+    mirt_status status = mirt__load_blocks(&file, model, 0, true);
     mirt__safetensors_close(&file);
     return status;
 }

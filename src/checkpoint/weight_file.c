@@ -65,6 +65,7 @@ MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_mode
         found[k] = name ? mirt__load_find(file, name, v) : NULL;
         if (!found[k]) status = mirt_last_status();
     }
+    if (status == MIRT_OK && take) status = mirt__model_allocate(model, false);
     for (size_t k = 0; k < most && status == MIRT_OK && take; k++) {
         if (found[k]) mirt__load_take(found[k], model, (int)(k / variables), (int)(k % variables));
     }

@@ -359,8 +359,8 @@ MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow);
 MIRT__LIB void mirt__loss_scale_set(mirt_model *root, double scale, int64_t steps);
 /* Creates the weight blocks and draws the initial values, once. */
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
-/* Without `drawn` they are zeros: all are about to be loaded. */
-MIRT__LIB mirt_status mirt__model_allocate(mirt_model *model, bool drawn);
+/* Without `drawn` those of `asked` are zeros, as all of them are about to be loaded. */
+MIRT__LIB mirt_status mirt__model_allocate(mirt_model *asked, bool drawn);
 /* Before a variable or layer is added: weights that there are will have their values when they are created again. False
    with the error set: nothing can be added any more, or there is no memory (then the model is marked). */
 MIRT__LIB bool mirt__model_extend(mirt_model *model, const char *what);

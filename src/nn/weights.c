@@ -162,23 +162,41 @@ static mirt_status mirt__check_movable(mirt_model *model) {
                 : MIRT_OK;
 }
 
-static void mirt__draw_variable(void *arg, int64_t variable, int member) {
-    const mirt_model *model = (const mirt_model *)arg;
+typedef struct mirt__drawing {
+    const mirt_model *model;
+    int first;
+} mirt__drawing;
+
+static void mirt__draw_variable(void *arg, int64_t number, int member) {
+    const mirt__drawing *d = (const mirt__drawing *)arg;
+    const int variable = d->first + (int)number;
     (void)member;
-    mirt__initialize(&model->variable[variable], model->strategy->seed, mirt__weight_at(model, (int)variable));
+    mirt__initialize(&d->model->variable[variable], d->model->strategy->seed, mirt__weight_at(d->model, variable));
 }
 
-MIRT__LIB mirt_status mirt__model_allocate(mirt_model *model, bool drawn) {
+static void mirt__draw_variables(mirt_model *model, int begin, int end) {
+    mirt__team *team = model->strategy->device[0].team;
+    mirt__drawing drawing = {model, begin};
+    mirt__team_for(team ? team : model->strategy->leaders, end - begin, mirt__draw_variable, &drawing);
+}
+
+MIRT__LIB mirt_status mirt__model_allocate(mirt_model *asked, bool drawn) {
+    mirt_model *model = asked;
+    int first = 0, above = 0;
     if (mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     if (mirt__root(model, NULL)->weight) return MIRT_OK;
-    for (mirt_model *m = model; m; m = m->owner) {
-        if (m->num_kept) model = m; /* the weights of its parts and views are among those it kept */
+    for (mirt_model *m = asked; m; m = m->owner) {
+        if (m->num_kept) model = m, first = above; /* the weights of its parts and views are among those it kept */
+        above += m->owner_first;
     }
     if (mirt__check_movable(model) != MIRT_OK) return mirt_last_status();
     mirt__variables_place(model);
     if (!(model->weight = mirt__weights_allocate(model))) return mirt_last_status();
-    mirt__team *team = model->strategy->device[0].team;
-    if (drawn) mirt__team_for(team ? team : model->strategy->leaders, model->num_variables, mirt__draw_variable, model);
+    if (drawn) mirt__draw_variables(model, 0, model->num_variables);
+    else { /* those of the others that are made with them */
+        mirt__draw_variables(model, 0, first);
+        mirt__draw_variables(model, first + asked->num_variables, model->num_variables);
+    }
     for (int i = 0; i < model->num_variables; i++) model->edits += !mirt__is_trained(&model->variable[i]);
     mirt__weights_changed(model);
     mirt__take_kept(model, model, 0);
