@@ -14442,9 +14442,11 @@ static void mirt__word_round(float *to, const float *from, int64_t count) {
 }
 
 static void mirt__word_copy_rows(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
-    for (int64_t j = 0; j < columns; j += MIRT__LANES) {
-        for (int64_t p = 0; p < k; p += 2) {
+    for (int64_t p = 0; p < k; p += 2) { /* as copy_rows of floats, with rows to come prefetched */
+        for (int64_t j = 0; j < columns; j += MIRT__LANES) {
             const float *row = from + p * from_row + j;
+            __builtin_prefetch(row + 16 * from_row);
+            __builtin_prefetch(row + 17 * from_row);
             const MIRT__VEC a = MIRT__K(load_up_to)(row, columns - j);
             const MIRT__VEC b = p + 1 < k ? MIRT__K(load_up_to)(row + from_row, columns - j) : MIRT__K(zero)();
             MIRT__K(store)(to + p / 2 * MIRT__PANEL + j, mirt__word_merge(a, b));
