@@ -25,6 +25,8 @@ SIM_TESTS += test_watch
 SIM_TESTS += test_access
 SIM_TESTS += test_multiply
 test_multiply_FLAGS = -I. -DMIRRORTRAIN_BACKEND -include mirrortrain.h -Wno-unknown-pragmas -Wno-pedantic -Wno-shadow -Wno-uninitialized -Wno-maybe-uninitialized
+SIM_TESTS += test_sums
+test_sums_FLAGS = $(test_multiply_FLAGS)
 SIM_TESTS += test_gpu_faults
 test_gpu_faults_WITH = $(@D)/cuda.o $(PARTS_$(notdir $(@D)))
 SIM_TESTS += test_services
@@ -151,7 +153,7 @@ sim_runs = $(foreach test,$(2),$(foreach seed,$(or $($(test)_SEEDS),$(1)),$(seed
 SIM_RUNS = $(call sim_runs,$(SIM_SEEDS),$(filter-out $(SIM_MANY),$(SIM_PROGRAMS))) $(call sim_runs,$(SIM_MANY_SEEDS),$(SIM_MANY))
 
 # Those that sim-test runs with each access looked at; ACCESS_PROGRAMS="$(SIM_PROGRAMS)" takes all.
-ACCESS_PROGRAMS = test_access test_multiply test_products test_depthwise test_kernels test_ops test_norm \
+ACCESS_PROGRAMS = test_access test_multiply test_sums test_products test_depthwise test_kernels test_ops test_norm \
 	test_conv_tiles test_storage test_augment
 CONTRACT_PROGRAMS = $(filter-out test_sim,$(SIM_PROGRAMS))
 
