@@ -5982,6 +5982,10 @@ enum { MIRT__INSTRUCTION_LIST(MIRT__INSTRUCTION_NUMBER) MIRT__INSTRUCTION_COUNT 
 MIRT__LIB const char *mirt__instruction_name(int instruction);
 /* A bit for each that the processor has and whose registers the system saves. */
 MIRT__LIB unsigned mirt__instructions_there(void);
+#if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE)
+/* Whether its vectors multiply bfloat16 at half the rate of float32: Intel's, since AMX does that (Sapphire Rapids). */
+MIRT__LIB bool mirt__bf16_is_slow(void);
+#endif
 #elif defined(__aarch64__)
 /* Of compilers that know FEAT_BF16: how a function's attribute `target` names it. */
 #if defined(__clang__) && __clang_major__ >= 13
@@ -7264,6 +7268,13 @@ MIRT__LIB unsigned mirt__instructions_there(void) {
     }
     return there;
 }
+
+#if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE)
+MIRT__LIB bool mirt__bf16_is_slow(void) {
+    unsigned a, b, c, d = 0;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && d >> 22 & 1; /* AMX-BF16 */
+}
+#endif
 
 #elif defined(__aarch64__)
 
@@ -19082,10 +19093,14 @@ MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count) {
 
 MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
     int count;
-    const mirt__kernels *const *tables = mirt__kernel_tables(&count);
+    const mirt__kernels *const *tables = mirt__kernel_tables(&count), *best = tables[0];
     const char *name = getenv("MIRT_CPU");
     char names[128] = "";
-    if (!name || !*name) return tables[0];
+#ifdef MIRT__TABLES_X86
+    /* There, products of float32 take less time, and the other kernels are the same. */
+    if (tables[0]->half && mirt__bf16_is_slow()) best = tables[1];
+#endif
+    if (!name || !*name) return best;
     for (int i = 0; i < count; i++) {
         if (strcmp(name, tables[i]->name) == 0) return tables[i];
         mirt__line_add(names, sizeof names, "%s%s", !i ? "" : i + 1 < count ? ", " : " and ", tables[i]->name);

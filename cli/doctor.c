@@ -99,7 +99,7 @@ static void look_at_processor(visit *v) {
         say(v, WARNED, "kernels",
             "%s: compiled with MIRRORTRAIN_NO_SIMD, without the kernels for %s, which are several times faster",
             kernels, best);
-    else if (strcmp(kernels, best) != 0)
+    else if (strcmp(kernels, best) != 0 && getenv("MIRT_CPU"))
         say(v, WARNED, "kernels", "%s, though the processor has %s: unset MIRT_CPU", kernels, instructions);
     else if (strcmp(best, "plain") == 0)
         say(v, WARNED, "kernels",

@@ -29,6 +29,13 @@ MIRT__LIB unsigned mirt__instructions_there(void) {
     return there;
 }
 
+#if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE)
+MIRT__LIB bool mirt__bf16_is_slow(void) {
+    unsigned a, b, c, d = 0;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && d >> 22 & 1; /* AMX-BF16 */
+}
+#endif
+
 #elif defined(__aarch64__)
 
 #if defined(__linux__)

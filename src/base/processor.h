@@ -17,6 +17,10 @@ enum { MIRT__INSTRUCTION_LIST(MIRT__INSTRUCTION_NUMBER) MIRT__INSTRUCTION_COUNT 
 MIRT__LIB const char *mirt__instruction_name(int instruction);
 /* A bit for each that the processor has and whose registers the system saves. */
 MIRT__LIB unsigned mirt__instructions_there(void);
+#if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE)
+/* Whether its vectors multiply bfloat16 at half the rate of float32: Intel's, since AMX does that (Sapphire Rapids). */
+MIRT__LIB bool mirt__bf16_is_slow(void);
+#endif
 #elif defined(__aarch64__)
 /* Of compilers that know FEAT_BF16: how a function's attribute `target` names it. */
 #if defined(__clang__) && __clang_major__ >= 13

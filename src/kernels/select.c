@@ -44,10 +44,14 @@ MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count) {
 
 MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
     int count;
-    const mirt__kernels *const *tables = mirt__kernel_tables(&count);
+    const mirt__kernels *const *tables = mirt__kernel_tables(&count), *best = tables[0];
     const char *name = getenv("MIRT_CPU");
     char names[128] = "";
-    if (!name || !*name) return tables[0];
+#ifdef MIRT__TABLES_X86
+    /* There, products of float32 take less time, and the other kernels are the same. */
+    if (tables[0]->half && mirt__bf16_is_slow()) best = tables[1];
+#endif
+    if (!name || !*name) return best;
     for (int i = 0; i < count; i++) {
         if (strcmp(name, tables[i]->name) == 0) return tables[i];
         mirt__line_add(names, sizeof names, "%s%s", !i ? "" : i + 1 < count ? ", " : " and ", tables[i]->name);
