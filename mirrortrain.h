@@ -19097,7 +19097,7 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
     const char *name = getenv("MIRT_CPU");
     char names[128] = "";
 #ifdef MIRT__TABLES_X86
-    /* There, products of float32 take less time, and the other kernels are the same. */
+    /* Emulated products take less time than slow ones, and the other kernels are the same. */
     if (tables[0]->half && mirt__bf16_is_slow()) best = tables[1];
 #endif
     if (!name || !*name) return best;

@@ -24,17 +24,7 @@ template <int N, class PLACE> static inline __device__ void mirt__cu_pool_store(
         for (int v = 0; v < N; v++) to[v] = (PLACE)place[v];
     }
 }
-/* As they lie in memory, and place v of them. */
-template <int N, class PLACE> static inline __device__ void mirt__cu_pool_fetch(const PLACE *from, uint32_t *words) {
-    if constexpr (sizeof(PLACE) == 1 && N >= 4) {
-        const mirt__cu_bytes<N> bytes = mirt__cu_load_bytes<N>(from);
-#pragma unroll
-        for (int i = 0; i < N / 4; i++) words[i] = bytes.word[i];
-    } else {
-#pragma unroll
-        for (int v = 0; v < N; v++) words[v] = (uint32_t)from[v];
-    }
-}
+/* Place v of N as mirt__cu_fetch_as has read them. */
 template <int N, class PLACE> static inline __device__ int mirt__cu_pool_place(const uint32_t *words, int v) {
     return (int)(sizeof(PLACE) == 1 && N >= 4 ? words[v / 4] >> v % 4 * 8 & 255 : words[v]);
 }
@@ -101,7 +91,7 @@ static __global__ __launch_bounds__(256) void mirt__cu_pool_max_back(mirt__cu_po
                 for (int i = 0; i < 4; i++) {
                     const int64_t at = image * a.y_image + ((int64_t)(oy + i / 2) * a.ow + ox + i % 2) * a.c + c;
                     if (oy + i / 2 >= oy1 || ox + i % 2 >= ox1) continue;
-                    mirt__cu_pool_fetch<N, PLACE>(static_cast<const PLACE *>(a.which) + at, places[i]);
+                    mirt__cu_fetch_as<N>(static_cast<const PLACE *>(a.which) + at, places[i]);
                     mirt__cu_fetch_of<DTYPES, N>(a.x, a.dtype, at, dy_words[i]);
                 }
 #pragma unroll
