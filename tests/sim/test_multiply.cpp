@@ -7,22 +7,13 @@ static int panel_depth = 192, panel_blocks = 1024; /* by depth 0 panel.cuh compu
 #define MIRT__CU_PANEL_DEPTH panel_depth
 #define MIRT__CU_PANEL_BLOCKS panel_blocks
 #include "../../src/cuda/multiply.cuh"
+#include "alone.h"
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 static std::vector<char> room;
-static mirt__cu cu;
-static void mirt__cu_failed(mirt__cu *device, cudaError_t error, const char *what) {
-    (void)device;
-    printf("Bail out! %s: %s\n", what, cudaGetErrorName(error));
-    exit(1);
-}
-static bool mirt__cu_try(mirt__cu *device, cudaError_t error, const char *what) {
-    if (error != cudaSuccess) mirt__cu_failed(device, error, what);
-    return true;
-}
 static void *mirt__cu_room(mirt__cu *device, size_t bytes) {
     mirt__cu_try(device, cudaStreamSynchronize(device->stream), "wait");
     room.assign(bytes + 256, (char)0xFF);

@@ -3,20 +3,9 @@
    of the whole table have too small shapes for most of this. */
 #include "../../src/cuda/epilogue.cuh"
 #include "../../src/cuda/parts.cuh"
-#include <cstdio>
-#include <cstdlib>
+#include "alone.h"
 #include <vector>
 
-static mirt__cu cu;
-static void mirt__cu_failed(mirt__cu *device, cudaError_t error, const char *what) {
-    (void)device;
-    printf("Bail out! %s: %s\n", what, cudaGetErrorName(error));
-    exit(1);
-}
-static bool mirt__cu_try(mirt__cu *device, cudaError_t error, const char *what) {
-    if (error != cudaSuccess) mirt__cu_failed(device, error, what);
-    return true;
-}
 #include "sim.h"
 #include "tap.h"
 
