@@ -388,13 +388,31 @@ static int threads_of_process(void) {
     return threads;
 }
 
-/* Returns steps per second of one core while all processes measure; negative: a step failed. */
-static double core_speed(void) {
+/* The shortest time of a step that begins and ends while all processes measure: a process that goes on alone may be
+   faster, where two cores are threads of one. Negative: a step failed. */
+static double time_together(bench *b) {
+    const double end = seconds_now() + 0.3;
+    double least = -1;
+    for (double begin = seconds_now(), now = begin; now < end; begin = now) {
+        if (mirt_train_step(b->model, b->inputs, b->labels, NULL) != MIRT_OK) return -1;
+        now = seconds_now();
+        if (least < 0 || (now < end && now - begin < least)) least = now - begin;
+    }
+    return least;
+}
+
+/* Returns the speed of this process: steps per second of one core, measured in all processes at the same time, times
+   its threads; 0 if it cannot train, 1 if only another cannot. ready: this process can train. */
+static double own_speed(bool ready) {
     bench one;
-    double least = begin_bench(&one, 1, 1, 256) ? time_step(&one) : -1;
-    for (int i = 0; i < 10 && least > 0; i++) least = fmin(least, time_step(&one)); /* in spite of other programs */
+    if (meet_processes(ready ? EXIT_OK : EXIT_FAILED) != EXIT_OK) return ready;
+    const int threads = threads_of_process();
+    const bool able = begin_bench(&one, 1, 1, 256) && threads && time_step(&one) > 0,
+               all_able = meet_processes(able ? EXIT_OK : EXIT_FAILED) == EXIT_OK;
+    const double seconds = all_able ? time_together(&one) : -1;
     end_bench(&one);
-    return 1 / least;
+    if (!all_able) return able;
+    return seconds > 0 ? threads / seconds : 0;
 }
 
 static void judge_speeds(visit *v, const double *speed, int all) {
@@ -409,16 +427,11 @@ static void judge_speeds(visit *v, const double *speed, int all) {
     free(shares);
 }
 
-/* Of several processes: the speed of each is that of a core, all measured at the same time, times its threads. ready:
-   this process can train. Returns the number of processes; 0 if they cannot be joined. */
+/* ready: this process can train. Returns the number of processes; 0 if they cannot be joined. */
 static int look_at_processes(visit *v, bool ready) {
     const int all = join_processes();
     double *speed = (double *)calloc((size_t)all + 1, sizeof *speed);
-    double own = speed && ready;
-    if (all && meet_processes(own > 0 ? EXIT_OK : EXIT_FAILED) == EXIT_OK) {
-        const int threads = threads_of_process();
-        own = threads ? threads * core_speed() : 0;
-    }
+    const double own = all ? own_speed(ready && speed) : 0;
     if (!speed || !all || !gather_numbers(own, speed))
         say(v, FAILED, "processes", "processes that were started together do not find each other");
     else if (is_first()) judge_speeds(v, speed, all);

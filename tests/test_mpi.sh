@@ -222,21 +222,21 @@ train 2 --epochs 1 --max-steps 3 --strategy mirrored
 once "copies that are asked for are warned of" err.txt "each of which trains a model of its own"
 # >>doctor
 
-# CORES CHECK: two processes, the second of which has that many cores; other programs may disturb one or two tries.
+# CORES CHECK: two processes, the second of which has that many cores. Cores of a virtual machine differ in speed by half
+# at times; test_scaling_model has exact numbers.
 compares() {
-    for _ in 1 2 3; do
-        mpi 1 env MIRT_CORES=2 "$program" doctor . : -n 1 env MIRT_CORES="$1" "$program" doctor .
-        "$2" && return
-    done
-    false
+    mpi 1 env MIRT_CORES=2 "$program" doctor . : -n 1 env MIRT_CORES="$1" "$program" doctor .
+    first=1 second=1
+    grep -q '^ok *processes *2 of nearly equal speed' out.txt ||
+        read -r first second <<EOF
+$(sed -n 's/^warning *processes *2, of .*: add --shares \([0-9]*\),\([0-9]*\)$/\1 \2/p' out.txt)
+EOF
+    "$2"
 }
-equal() { grep -q '^ok *processes *2 of nearly equal speed' out.txt; }
-uneven() { # The second share is at least twice the first; test_scaling_model has exact numbers.
-    sed -n 's/^warning *processes .*: add --shares \([0-9]*\),\([0-9]*\)$/\1 \2/p' out.txt >shares.txt
-    read -r first second <shares.txt && [ "$second" -ge $((2 * first)) ]
-}
-tap_check "doctor looks at two processes" compares 2 equal
-tap_check "and proposes shares" compares 6 uneven
+similar() { [ "$first" -gt 0 ] && [ "$first" -lt $((3 * second)) ] && [ "$second" -lt $((3 * first)) ]; }
+uneven() { [ "$first" -gt 0 ] && [ "$second" -gt $((3 * first)) ]; }
+tap_check "doctor looks at two processes" compares 2 similar
+tap_check "and proposes shares" compares 16 uneven
 mpi 1 "$program" doctor . : -n 1 env MIRT_CORES=none "$program" doctor .
 tap_check "a process that cannot train: status" test $? -eq 1
 says "is named" out.txt "process 1 could not be measured"
