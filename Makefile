@@ -285,8 +285,9 @@ matrix:
 	@QUICK="$(QUICK)" STB_COMPILERS="g++ clang clang++" tests/run -t 1800 tests/check_matrix.sh tests/check_builds.sh \
 		$(if $(QUICK),,tests/test_stb_unit.sh)
 
+# QUICK=1: three of them with the whole library.
 examples:
-	@tests/run -t 900 tests/check_examples.sh
+	@QUICK="$(QUICK)" tests/run -t 900 tests/check_examples.sh
 
 test-arm64:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(ARM64_TESTS:%=build/arm64/%)
