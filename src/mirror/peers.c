@@ -40,12 +40,16 @@ static void mirt__peers_answer(void *user, char *out) {
     memcpy(out, &at, sizeof at);
 }
 
-static const double mirt__peers_soon = 2; /* seconds in which a process answers */
+/* Seconds in which a process answers: half of the limit, but at least one, as it may be busy. */
+static double mirt__peers_soon(const mirt__peers *p) {
+    if (p->limit <= 0 || p->limit > 4) return 2;
+    return p->limit > 2 ? p->limit / 2 : 1;
+}
 
 /* Whether a process answers. */
 static bool mirt__peers_ask(const mirt__peers *p, int peer, mirt__whereabouts *out) {
     char answer[MIRT__ENGINE_ANSWER];
-    const bool good = p->engine->ask(peer, mirt__peers_soon, answer);
+    const bool good = p->engine->ask(peer, mirt__peers_soon(p), answer);
     if (good) memcpy(out, answer, sizeof *out);
     return good;
 }
@@ -135,8 +139,8 @@ static bool mirt__peers_patient(void *user, int peer) {
 
 /* Others are asked early enough to know by the limit that one does not answer. */
 MIRT__LIB void mirt__peers_open(mirt_strategy *s, double limit) {
-    const double early = limit > 2 * mirt__peers_soon ? limit - mirt__peers_soon : limit / 2;
     s->peers->limit = limit;
+    const double soon = mirt__peers_soon(s->peers), early = limit > 2 * soon ? limit - soon : limit / 2;
     for (int i = 0; i < MIRT__ENGINE_CHANNELS; i++) {
         mirt__waiting *w = &s->peers->waiting[i];
         w->limit = early;
