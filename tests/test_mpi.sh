@@ -222,8 +222,8 @@ train 2 --epochs 1 --max-steps 3 --strategy mirrored
 once "copies that are asked for are warned of" err.txt "each of which trains a model of its own"
 # >>doctor
 
-# CORES CHECK: two processes, the second of which has that many cores. Cores of a virtual machine differ in speed by half
-# at times; test_scaling_model has exact numbers.
+# CORES CHECK: two processes, the second of which has that many cores. At times one core of a virtual machine is half
+# as fast again as the other; test_scaling_model has exact numbers.
 compares() {
     mpi 1 env MIRT_CORES=2 "$program" doctor . : -n 1 env MIRT_CORES="$1" "$program" doctor .
     first=1 second=1
