@@ -139,7 +139,8 @@ int my_call(const char *path, int fd);
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "mirrortrain.h"
 E
-compile "with hooks and without threads" gcc -std=c11 $warnings -DMIRRORTRAIN_NO_SIMD -O1 -I. -c "$tmp/hooks.c" -o "$tmp/hooks.o"
+compile "with hooks and without threads" gcc -std=c11 $warnings -DMIRRORTRAIN_NO_SIMD -O1 -I. -c "$tmp/hooks.c" -o \
+    "$tmp/hooks.o"
 nm -u "$tmp/hooks.o" | awk '{ print $2 }' >"$tmp/asked"
 grep -E '^([mc]alloc|realloc|free|aligned_alloc|posix_memalign|strn?dup|asprintf|open_memstream|mmap|munmap)$' \
     "$tmp/asked" >"$tmp/unexpected"
