@@ -388,7 +388,7 @@ static int threads_of_process(void) {
     return threads;
 }
 
-/* The shortest time of a step that begins and ends while all processes measure: a process that goes on alone may be
+/* The shortest time of a step that begins and ends while all processes measure: a process that continues alone may be
    faster, where two cores are threads of one. Negative: a step failed. */
 static double time_together(bench *b) {
     const double end = seconds_now() + 0.3;

@@ -61,8 +61,8 @@ for cc in gcc clang; do
             '-Dmin(a,b)=((a)<(b)?(a):(b))' '-Dmax(a,b)=((a)>(b)?(a):(b))' -fsyntax-only -I. \
             "$tmp/macros.c" "$tmp/uses.c"
     done
-    compile "$cc with MIRRORTRAIN_STATIC" $cc -std=c11 $warnings -DMIRRORTRAIN_NO_SIMD -O0 -I. "$tmp/static.c" -o "$tmp/$cc-static" -lm \
-        -lpthread
+    compile "$cc with MIRRORTRAIN_STATIC" $cc -std=c11 $warnings -DMIRRORTRAIN_NO_SIMD -O0 -I. "$tmp/static.c" \
+        -o "$tmp/$cc-static" -lm -lpthread
     for language in c cxx; do
         case $language in
         c) compiler=$cc flags="-std=c11" ;;
@@ -77,8 +77,8 @@ for cc in gcc clang; do
         compile "$compiler: and run" "$tmp/$cc-linked"
     done
 done
-compile "C++ calls what C compiled" g++ "$tmp/gcc-main-cxx.o" "$tmp/gcc-uses-cxx.o" "$tmp/gcc-c.o" -no-pie -o "$tmp/mixed" \
-    -lm -lpthread
+compile "C++ calls what C compiled" g++ "$tmp/gcc-main-cxx.o" "$tmp/gcc-uses-cxx.o" "$tmp/gcc-c.o" -no-pie \
+    -o "$tmp/mixed" -lm -lpthread
 
 # Two private copies in one program: each has its own error text.
 for unit in first second; do
@@ -102,8 +102,8 @@ int main(void) {
     return alone && strstr(second_error(1), "second") && strstr(first_error(0), "first") ? 0 : 1;
 }
 E
-compile "two units with a private copy each" gcc -std=c11 $warnings -DMIRRORTRAIN_NO_SIMD -O0 -I. "$tmp/both.c" "$tmp/first.c" \
-    "$tmp/second.c" -o "$tmp/both" -lm -lpthread
+compile "two units with a private copy each" gcc -std=c11 $warnings -DMIRRORTRAIN_NO_SIMD -O0 -I. "$tmp/both.c" \
+    "$tmp/first.c" "$tmp/second.c" -o "$tmp/both" -lm -lpthread
 compile "and run" "$tmp/both"
 
 # Without threads no library of threads is needed.
