@@ -9383,6 +9383,12 @@ MIRT__LIB bool mirt__is_depthwise(const mirt__conv *s) {
     return s->groups > 1 && s->groups == s->ci && s->ci == s->co && (int64_t)s->kh * s->kw <= MIRT__MAX_TAPS;
 }
 
+/* Chunks of a weight gradient, at most, whose sums have `floats` numbers each and take about 4 MB: four for each of 64
+   cores, at least one. */
+static int64_t mirt__chunks_most(int64_t floats) {
+    return mirt__min(mirt__max((1 << 20) / floats, 64), 256);
+}
+
 /* Few images are divided into blocks of 8 rows or more, so that there are some 16 units. */
 MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *s) {
     const int64_t reach_h = (int64_t)(s->kh - 1) * s->dilation_h, reach_w = (int64_t)(s->kw - 1) * s->dilation_w,
@@ -9399,21 +9405,22 @@ MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *s) {
     cut.blocks = mirt__min(mirt__max(16 / rows, 1), (height + 7) / 8);
     cut.block_rows = mirt__parts(mirt__parts(height, cut.blocks), cut.sum_rows) * cut.sum_rows;
     cut.blocks = mirt__parts(height, cut.block_rows);
-    const int64_t most = cut.blocks == 1
-                             ? s->h
-                             : mirt__max(cut.block_rows * s->stride_h,
-                                         s->h - ((cut.blocks - 1) * cut.block_rows * s->stride_h - s->pad_top));
-    cut.grad_sums = mirt__parts(most, cut.grad_rows) * cut.grad_pieces;
+    const int64_t highest = cut.blocks == 1
+                                ? s->h
+                                : mirt__max(cut.block_rows * s->stride_h,
+                                            s->h - ((cut.blocks - 1) * cut.block_rows * s->stride_h - s->pad_top));
+    cut.grad_sums = mirt__parts(highest, cut.grad_rows) * cut.grad_pieces;
     cut.x_rows = reach_h + 1;
     cut.x_before = s->pad_left;
     cut.x_columns = s->pad_left + mirt__max(s->w, (s->ow - 1) * s->stride_w + reach_w + 1 - s->pad_left);
     cut.dy_rows = reach_h / s->stride_h + 2;
     cut.dy_before = mirt__max(-low, 0);
     cut.dy_columns = cut.dy_before + mirt__max(s->ow, high + 1);
-    cut.images = (rows + 63) / 64;
+    const int64_t most = mirt__chunks_most(mirt__conv_partial_floats(s));
+    cut.images = mirt__parts(rows, most);
     cut.parts = cut.images > 1 ? mirt__parts(rows, cut.images) : rows * cut.blocks;
     /* Also enough for fewer rows. */
-    const int64_t parts = rows > 64 ? 64 : mirt__max(rows, 16);
+    const int64_t parts = rows > most ? most : mirt__max(rows, 16);
     const int64_t sums = mirt__parts(height, cut.sum_rows) * cut.sum_pieces,
                   grad_sums = mirt__parts(s->h, cut.grad_rows) * cut.grad_pieces;
     cut.scratch_floats =
@@ -9447,7 +9454,7 @@ MIRT__TRAINING_LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv
     g.rows = s->rows * s->oh;
     const int64_t pixels = g.rows * s->ow;
     int64_t chunks = mirt__max(mirt__min(pixels / 128, 4), pixels / 1024);
-    chunks = mirt__min(chunks, mirt__min((1 << 20) / g.sum, 16));
+    chunks = mirt__min(chunks, mirt__min((1 << 20) / g.sum, 256));
     g.chunks_most = mirt__max(chunks, 1);
     g.chunk = mirt__parts(mirt__max(g.rows, 1), mirt__max(chunks, 1));
     g.chunks = mirt__parts(mirt__max(g.rows, 1), g.chunk);
@@ -9472,30 +9479,43 @@ MIRT__TRAINING_LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv
 
 /* The sums of a chunk stay in the cache together with the tiles. */
 #define MIRT__BOTH_FLOATS 32768
-#define MIRT__BOTH_CHUNKS 64
 MIRT__LIB bool mirt__both_applies(const mirt__conv *s) {
     return s->groups == 1 && mirt__is_pointwise(s) && s->ci * s->co <= MIRT__BOTH_FLOATS && s->ci <= 512 &&
            s->co <= 512;
 }
+
+/* Blocks in a chunk, of which there are at most `most`: so many that 64 cores are done at about the same time. */
+static int64_t mirt__both_blocks(int64_t blocks, int64_t most) {
+    int64_t best = 0, fullest = 0;
+    for (int64_t tasks = 64; tasks <= most; tasks *= 2) {
+        const int64_t each = mirt__max(mirt__parts(blocks, tasks), 4), chunks = mirt__max(mirt__parts(blocks, each), 1),
+                      full = 64 * chunks / mirt__parts(chunks, 64); /* 4096: every core always has work */
+        if (full < fullest) continue;
+        best = each;
+        fullest = full - 256; /* smaller chunks suit cores of unequal speed */
+    }
+    return best;
+}
+
 MIRT__TRAINING_LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
     const mirt__conv_view v = mirt__conv_view_of(s, true);
     mirt__both_view b;
     memset(&b, 0, sizeof b);
     b.lines = v.lines;
     b.input_tile = mirt__parts(v.input_tile + MIRT__PANEL, MIRT__VECTOR) * MIRT__VECTOR;
-    b.blocks = mirt__max(mirt__parts(v.blocks, MIRT__BOTH_CHUNKS), 4);
+    const int64_t most = mirt__chunks_most((s->ci + 1) * s->co);
+    b.blocks = mirt__both_blocks(v.blocks, most);
     b.chunks = mirt__parts(v.blocks, b.blocks);
     b.scratch = (size_t)(MIRT__TILE_GROUP * MIRT__PANEL + b.input_tile + v.lines * (s->ci + s->co) + 2 * MIRT__PANEL) *
                 sizeof(mirt__real);
     b.sums = mirt__conv_places_of(&v).end;
-    b.shared =
-        b.sums + (size_t)(5 * s->ci + b.chunks * (s->ci + 1) * mirt__parts(s->co, MIRT__VECTOR) * MIRT__VECTOR) *
-                     sizeof(mirt__real);
+    const int64_t row = mirt__parts(s->co, MIRT__VECTOR) * MIRT__VECTOR,
+                  chunks = mirt__min(mirt__parts(v.blocks, 4), most); /* fewer rows may have more than these */
+    b.shared = b.sums + (size_t)(5 * s->ci + chunks * (s->ci + 1) * row) * sizeof(mirt__real);
     return b;
 }
 #undef MIRT__VECTOR
 #undef MIRT__BOTH_FLOATS
-#undef MIRT__BOTH_CHUNKS
 
 /* Bytes of shared memory for the weight gradient. */
 MIRT__TRAINING size_t mirt__conv_grad_shared(const mirt__conv *s) {

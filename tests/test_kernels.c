@@ -362,6 +362,38 @@ static void check_weight_grad_chain(const mirt__kernels *k) {
        "conv_weight_grad %s: chains over %d chunks of rows, summed by a tree", k->name, (int)view.chunks);
 }
 
+/* What functions with the most rows have room for is enough for fewer, though these may be cut into more chunks. */
+static void check_room_for_fewer(void) {
+    static const int shapes[][5] = {{28, 32, 192, 1, 1},    {14, 64, 384, 1, 1},   {56, 24, 144, 1, 1},
+                                    {7, 160, 200, 1, 1},    {28, 96, 96, 96, 3},   {14, 576, 576, 576, 3},
+                                    {7, 960, 960, 960, 3},  {32, 3, 32, 1, 3},     {28, 64, 64, 1, 3}};
+    bool enough = true;
+    for (int i = 0; i < MIRT__COUNT(shapes); i++) {
+        mirt__conv s;
+        size_t shared = 0, scratch = 0;
+        memset(&s, 0, sizeof s);
+        s.h = s.w = s.oh = s.ow = shapes[i][0];
+        s.ci = shapes[i][1];
+        s.co = shapes[i][2];
+        s.groups = shapes[i][3];
+        s.kh = s.kw = shapes[i][4];
+        s.pad_top = s.pad_left = s.kh / 2;
+        s.stride_h = s.stride_w = s.dilation_h = s.dilation_w = 1;
+        for (s.rows = 1; s.rows <= 300; s.rows++) {
+            size_t used = 0, room = mirt__conv_shared(&s);
+            if (mirt__both_applies(&s)) {
+                const mirt__both_view both = mirt__both_view_of(&s);
+                used = both.sums + (size_t)(5 * s.ci + both.chunks * (s.ci + 1) * s.co) * sizeof(float);
+                room = both.shared;
+            }
+            enough = enough && room >= used && room >= shared && mirt__conv_scratch(&s) >= scratch;
+            shared = room;
+            scratch = mirt__conv_scratch(&s);
+        }
+    }
+    ok(enough, "room for 300 images is enough for 1 to 299");
+}
+
 /* A reduction: chunks of MIRT__REDUCE_CHUNK in row-major order, and mirt__tree over the chunks. */
 static void check_reduce_chunks(const mirt__kernels *k) {
     enum { N = 11 * MIRT__REDUCE_CHUNK + 7, CHUNKS = 12 };
@@ -561,6 +593,7 @@ int main(int argc, char **argv) {
     for (int i = 1; i < TEAMS; i++) teams[i] = mirt__team_create(i + 1, false);
     check_philox();
     check_tree();
+    check_room_for_fewer();
     if (lawful(tables[0])) check_choice(tables, count);
     aligned = getenv("MIRT_TEST_ALIGNED") != NULL;
     /* A row for every function of the table, four for the loss: each takes a pointer's room, as do the name and the
