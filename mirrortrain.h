@@ -3038,8 +3038,9 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
 MIRT_API mirt_status mirt_save_check(const char *path);
 #endif
 /* Rebuilds a saved model under any strategy, which knows what of it is your own (mirt_register_op, ..._layer, ..._loss,
-   ..._metric); ready to evaluate, predict and train on. NULL: MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_FORMAT or
-   MIRT_E_SHAPE with file and tensor, MIRT_E_NOMEM. */
+   ..._metric); ready to evaluate, predict and train on. The file is read twice, to check it and then into the model's
+   memory, and must not be written meanwhile (mirt_save replaces files). NULL: MIRT_E_NOT_FOUND, MIRT_E_IO,
+   MIRT_E_FORMAT or MIRT_E_SHAPE with file and tensor, MIRT_E_NOMEM. */
 MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path);
 /* `data` is borrowed during the call. */
 MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size);
@@ -20351,19 +20352,23 @@ typedef struct mirt__safetensor {
     int rank;
     int64_t dim[MIRT__ST_RANK];
     size_t size;      /* bytes; set by the reader, computed by the writer */
-    const void *data; /* not aligned if read from a file */
+    size_t at;        /* of the first among the file's bytes of tensors; set by the reader */
+    const void *data; /* not aligned if read from a file; NULL if it is still there */
 } mirt__safetensor;
 
-/* A file that has been read. */
+/* A file that has been read, or whose tensors are read when they are asked for. */
 typedef struct mirt__safetensors {
     mirt__safetensor *tensor; /* in the header's order */
     int count;
     const mirt__json *metadata; /* an object of strings, or NULL */
-    const unsigned char *data;  /* bytes of all tensors */
+    const unsigned char *data;  /* bytes of all tensors; NULL: they are in the file, from `begin` on */
     size_t data_size;
     char sha256[MIRT__SHA256_HEX]; /* SHA-256 of these, "" if the file has none */
     const char *origin;         /* the path, or "memory" */
     unsigned char *owned;
+    bool is_open;
+    int fd; /* if it is open */
+    uint64_t begin;
     mirt__pool pool;
 } mirt__safetensors;
 
@@ -20371,9 +20376,13 @@ typedef struct mirt__safetensors {
    names the file, the tensor and the fault (MIRT_E_FORMAT). */
 MIRT__LIB mirt_status mirt__safetensors_open(mirt__safetensors *file, const char *path);
 MIRT__LIB mirt_status mirt__safetensors_open_memory(mirt__safetensors *file, const void *data, size_t size);
+/* The same checks of a file whose tensors stay there: memory holds the header alone. */
+MIRT__LIB mirt_status mirt__safetensors_open_streamed(mirt__safetensors *file, const char *path);
 MIRT__LIB void mirt__safetensors_close(mirt__safetensors *file);
 /* The tensor of that name; NULL without an error if it does not exist. */
 MIRT__LIB const mirt__safetensor *mirt__safetensors_find(const mirt__safetensors *file, const char *name);
+/* Copies the bytes of a tensor of the file; MIRT_E_IO, MIRT_E_FORMAT only if they are still in the file. */
+MIRT__LIB mirt_status mirt__safetensor_copy(const mirt__safetensors *file, const mirt__safetensor *tensor, void *to);
 MIRT__LIB const char *mirt__safetensors_metadata(const mirt__safetensors *file, const char *key);
 
 MIRT__LIB const char *mirt__st_dtype_name(mirt__st_dtype dtype);
@@ -20918,6 +20927,8 @@ static mirt_status mirt__st_read_dtype(const mirt__safetensors *file, const mirt
                         mirt__label(dtype->string).text);
 }
 
+/* >>header */
+
 /* A dimension or an offset. */
 static bool mirt__st_whole(const mirt__json *number) {
     return number->type == MIRT__JSON_NUMBER && number->integral && number->integer >= 0;
@@ -20966,7 +20977,8 @@ static mirt_status mirt__st_read_offsets(const mirt__safetensors *file, const mi
         return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] hold %llu bytes, shape %s of %s needs %zu",
                             begin, end, end - begin, mirt__st_shape_text(tensor).text,
                             mirt__st_dtype_name(tensor->dtype), tensor->size);
-    tensor->data = file->data + begin;
+    tensor->at = (size_t)begin;
+    if (file->data) tensor->data = file->data + begin;
     return MIRT_OK;
 }
 
@@ -20996,8 +21008,7 @@ static mirt_status mirt__st_read_tensor(mirt__safetensors *file, const mirt__jso
 /* qsort's comparison by offset in the file; empty tensors come before others with the same offset. */
 static int mirt__st_compare_places(const void *a, const void *b) {
     const mirt__safetensor *x = *(const mirt__safetensor *const *)a, *y = *(const mirt__safetensor *const *)b;
-    uintptr_t begin_x = (uintptr_t)x->data, begin_y = (uintptr_t)y->data;
-    if (begin_x != begin_y) return begin_x < begin_y ? -1 : 1;
+    if (x->at != y->at) return x->at < y->at ? -1 : 1;
     return x->size == y->size ? 0 : x->size < y->size ? -1 : 1;
 }
 
@@ -21011,7 +21022,7 @@ static mirt_status mirt__st_check_layout(mirt__safetensors *file) {
     for (size_t i = 0; i < count; i++) order[i] = &file->tensor[i];
     qsort(order, count, sizeof *order, mirt__st_compare_places);
     for (size_t i = 0; i < count; i++) {
-        size_t begin = (size_t)((const unsigned char *)order[i]->data - file->data);
+        size_t begin = order[i]->at;
         if (begin > end)
             return mirt__st_bad(file, order[i]->name, "begins at %zu, but the bytes from %zu belong to no tensor",
                                 begin, end);
@@ -21038,6 +21049,37 @@ static mirt_status mirt__st_read_header(mirt__safetensors *file, const mirt__jso
     return mirt__st_check_layout(file);
 }
 
+/* >>checksums */
+
+static mirt_status mirt__st_fetch(const mirt__safetensors *file, uint64_t offset, void *to, size_t size) {
+    const int64_t got = mirt__file_read_at(file->fd, offset, to, size);
+    if (got < 0) return mirt__fail(MIRT_E_IO, "%s: cannot read: %s", file->origin, strerror(errno));
+    if ((size_t)got == size) return MIRT_OK;
+    return mirt__st_bad(file, NULL, "it has become shorter since it was opened");
+}
+
+MIRT__LIB mirt_status mirt__safetensor_copy(const mirt__safetensors *file, const mirt__safetensor *tensor, void *to) {
+    if (!tensor->data) return mirt__st_fetch(file, file->begin + tensor->at, to, tensor->size);
+    memcpy(to, tensor->data, tensor->size);
+    return MIRT_OK;
+}
+
+/* Adds bytes of tensors to one of the sums, the other of which is NULL. */
+static mirt_status mirt__st_sum(const mirt__safetensors *file, size_t at, size_t size, uint32_t *crc,
+                                mirt__sha256 *sha) {
+    unsigned char piece[16384];
+    while (size > 0) {
+        const size_t part = file->data || size < sizeof piece ? size : sizeof piece;
+        if (!file->data && mirt__st_fetch(file, file->begin + at, piece, part) != MIRT_OK) return mirt_last_status();
+        const unsigned char *bytes = file->data ? file->data + at : piece;
+        if (crc) *crc = mirt__crc32c(*crc, bytes, part);
+        else mirt__sha256_add(sha, bytes, part);
+        at += part;
+        size -= part;
+    }
+    return MIRT_OK;
+}
+
 static mirt_status mirt__st_mismatch(const mirt__safetensors *file, const char *tensor, const char *what,
                                      const char *want, const char *got) {
     return mirt__st_bad(file, tensor,
@@ -21057,7 +21099,9 @@ static mirt_status mirt__st_check_tensors(mirt__safetensors *file, const char *p
         const mirt__safetensor *tensor = &file->tensor[i];
         const mirt__json *sum = mirt__json_get(sums, tensor->name, MIRT__JSON_STRING);
         if (!sum) return mirt__st_bad_json(file, "mirrortrain.crc32c");
-        snprintf(got, sizeof got, "%08x", (unsigned)mirt__crc32c(0, tensor->data, tensor->size));
+        uint32_t crc = 0;
+        if (mirt__st_sum(file, tensor->at, tensor->size, &crc, NULL) != MIRT_OK) return mirt_last_status();
+        snprintf(got, sizeof got, "%08x", (unsigned)crc);
         if (strcmp(got, sum->string) != 0) return mirt__st_mismatch(file, tensor->name, "CRC-32C", sum->string, got);
     }
     return MIRT_OK;
@@ -21094,17 +21138,20 @@ static mirt_status mirt__st_check_sums(mirt__safetensors *file, const unsigned c
     if (status != MIRT_OK) return status;
     mirt__sha256 sha;
     mirt__sha256_begin(&sha);
-    mirt__sha256_add(&sha, file->data, file->data_size);
+    if (mirt__st_sum(file, 0, file->data_size, NULL, &sha) != MIRT_OK) return mirt_last_status();
     mirt__sha256_end(&sha, file->sha256);
     if (strcmp(file->sha256, value[2]->string) == 0) return MIRT_OK;
     return mirt__st_mismatch(file, "all tensors", "SHA-256", value[2]->string, file->sha256);
 }
 
-static mirt_status mirt__st_read(mirt__safetensors *file, const unsigned char *bytes, size_t size) {
+/* >>files */
+
+/* Finds the header's length in the first bytes of a file of `size`; 9 of them are there, if there are so many. */
+static mirt_status mirt__st_read_length(mirt__safetensors *file, const unsigned char *bytes, uint64_t size) {
     uint64_t length = 0;
     if (size < 8)
         return mirt__st_bad(file, NULL, "%zu bytes are too few for a safetensors file: its header length alone takes 8",
-                            size);
+                            (size_t)size);
     for (int i = 7; i >= 0; i--) length = length << 8 | bytes[i];
     if (length > MIRT__ST_HEADER_LIMIT)
         return mirt__st_bad(file, NULL,
@@ -21112,20 +21159,30 @@ static mirt_status mirt__st_read(mirt__safetensors *file, const unsigned char *b
                             (unsigned long long)length, MIRT__ST_HEADER_LIMIT);
     if (length > size - 8)
         return mirt__st_bad(file, NULL, "the header length %llu goes beyond the end of the file, which has %zu bytes",
-                            (unsigned long long)length, size);
+                            (unsigned long long)length, (size_t)size);
     if (length == 0 || bytes[8] != '{') return mirt__st_bad(file, NULL, "the header does not begin with '{'");
-    file->data = bytes + 8 + length;
-    file->data_size = size - 8 - (size_t)length;
-    const mirt__json *header = mirt__json_parse(&file->pool, (const char *)bytes + 8, (size_t)length);
+    file->begin = 8 + length;
+    file->data_size = (size_t)(size - file->begin);
+    return MIRT_OK;
+}
+
+/* `bytes`: of the file up to the tensors, at least. */
+static mirt_status mirt__st_read(mirt__safetensors *file, const unsigned char *bytes) {
+    const size_t length = (size_t)file->begin - 8;
+    const mirt__json *header = mirt__json_parse(&file->pool, (const char *)bytes + 8, length);
     if (!header) return mirt__st_bad_json(file, "header");
     mirt_status status = mirt__st_read_header(file, header);
-    return status == MIRT_OK ? mirt__st_check_sums(file, bytes + 8, (size_t)length) : status;
+    return status == MIRT_OK ? mirt__st_check_sums(file, bytes + 8, length) : status;
 }
 
 /* Reads a file from memory; closes it after a failure. */
 static mirt_status mirt__st_open(mirt__safetensors *file, const char *origin, const unsigned char *bytes, size_t size) {
     file->origin = mirt__pool_strdup(&file->pool, origin);
-    mirt_status status = file->origin ? mirt__st_read(file, bytes, size) : MIRT_E_NOMEM;
+    mirt_status status = file->origin ? mirt__st_read_length(file, bytes, size) : MIRT_E_NOMEM;
+    if (status == MIRT_OK) {
+        file->data = bytes + file->begin;
+        status = mirt__st_read(file, bytes);
+    }
     if (status != MIRT_OK) mirt__safetensors_close(file);
     return status;
 }
@@ -21142,9 +21199,35 @@ MIRT__LIB mirt_status mirt__safetensors_open_memory(mirt__safetensors *file, con
     return mirt__st_open(file, "memory", (const unsigned char *)data, size);
 }
 
+/* Reads the header of an open file of `size` bytes. */
+static mirt_status mirt__st_read_begin(mirt__safetensors *file, uint64_t size) {
+    unsigned char first[9];
+    if (size > SIZE_MAX / 4) return mirt__fail(MIRT_E_FORMAT, "%s is larger than the address space", file->origin);
+    mirt_status status = mirt__st_fetch(file, 0, first, size < sizeof first ? (size_t)size : sizeof first);
+    if (status == MIRT_OK) status = mirt__st_read_length(file, first, size);
+    if (status != MIRT_OK) return status;
+    file->owned = (unsigned char *)mirt__aligned_alloc((size_t)file->begin);
+    if (!file->owned) return mirt_last_status();
+    status = mirt__st_fetch(file, 0, file->owned, (size_t)file->begin);
+    return status == MIRT_OK ? mirt__st_read(file, file->owned) : status;
+}
+
+MIRT__LIB mirt_status mirt__safetensors_open_streamed(mirt__safetensors *file, const char *path) {
+    uint64_t size;
+    memset(file, 0, sizeof *file);
+    mirt_status status = mirt__file_open(path, &file->fd, &size);
+    if (status != MIRT_OK) return status;
+    file->is_open = true;
+    file->origin = mirt__pool_strdup(&file->pool, path);
+    status = file->origin ? mirt__st_read_begin(file, size) : MIRT_E_NOMEM;
+    if (status != MIRT_OK) mirt__safetensors_close(file);
+    return status;
+}
+
 MIRT__LIB void mirt__safetensors_close(mirt__safetensors *file) {
     mirt__pool_free(&file->pool);
     mirt__aligned_free(file->owned);
+    if (file->is_open) mirt__file_close(&file->fd);
     memset(file, 0, sizeof *file);
 }
 
@@ -53580,13 +53663,15 @@ MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const 
                                mirt__safetensor *out);
 /* Whether the tensor has the variable's shape. */
 MIRT__LIB bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *v);
-/* Block 0 is the weights, on every device; the others are optimizer slots. */
-MIRT__LIB void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable);
+/* Block 0 is the weights, on every device; the others are optimizer slots. It fails only where the file's tensors are
+   still in it. */
+MIRT__LIB mirt_status mirt__load_take(const mirt__safetensors *file, const mirt__safetensor *t, mirt_model *model,
+                                      int block, int variable);
 /* The tensor `name` with the variable's shape, or NULL with the error set. */
 MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name,
                                                   const mirt__variable *v);
 /* Finds every tensor of the weights and of `slots` slots, and takes all of them over if `take` and all are there;
-   otherwise nothing changes. */
+   otherwise nothing changes, except where mirt__load_take fails. */
 MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take);
 /* Whatever is wrong with `part` of what a file describes is wrong with the file. */
 MIRT__LIB mirt_status mirt__load_bad(const mirt__safetensors *file, const char *part);
@@ -53871,11 +53956,14 @@ MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file,
     return NULL;
 }
 
-MIRT__LIB void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable) {
+MIRT__LIB mirt_status mirt__load_take(const mirt__safetensors *file, const mirt__safetensor *t, mirt_model *model,
+                                      int block, int variable) {
     if (!mirt__is_trained(&model->variable[variable])) mirt__root(model, NULL)->edits++;
-    memcpy(block ? mirt__slot_at(model, block - 1, variable) : mirt__weight_at(model, variable), t->data, t->size);
+    mirt__real *to = block ? mirt__slot_at(model, block - 1, variable) : mirt__weight_at(model, variable);
+    const mirt_status status = mirt__safetensor_copy(file, t, to);
     if (block) mirt__slots_changed(model);
     else mirt__weights_changed(model), mirt__variable_loaded(model, variable);
+    return status;
 }
 
 MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take) {
@@ -53895,7 +53983,7 @@ MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_mode
     }
     if (status == MIRT_OK && take) status = mirt__model_allocate(model, false);
     for (size_t k = 0; k < most && status == MIRT_OK && take; k++) {
-        if (found[k]) mirt__load_take(found[k], model, (int)(k / variables), (int)(k % variables));
+        if (found[k]) status = mirt__load_take(file, found[k], model, (int)(k / variables), (int)(k % variables));
     }
     mirt__pool_free(&pool);
     return status;
@@ -54425,7 +54513,7 @@ MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path) {
     mirt__safetensors file;
     if (!strategy) return mirt__fail_missing(__func__, "strategy"), (mirt_model *)NULL;
     if (!path) return mirt__fail(MIRT_E_INVALID, "mirt_load: no path"), (mirt_model *)NULL;
-    return mirt__safetensors_open(&file, path) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
+    return mirt__safetensors_open_streamed(&file, path) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
 }
 
 MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size) {
@@ -54497,7 +54585,7 @@ static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *f
         const mirt__safetensor *t = mirt__safetensors_find(file, name);
         if (t) used[t - file->tensor] = true;
         if (t && mirt__load_fits(t, v)) {
-            mirt__load_take(t, model, 0, i);
+            if (mirt__load_take(file, t, model, 0, i) != MIRT_OK) return mirt_last_status();
             report->loaded++;
         } else if (t) {
             report->mismatched++;

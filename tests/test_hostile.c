@@ -718,6 +718,36 @@ static int write_seeds(const char *directory) {
 }
 
 /* `test_hostile --seeds DIRECTORY` writes what tests/fuzz_model.c starts from. */
+/* A model's weights are in memory once while a file is loaded. */
+static void test_memory_of_loading(void) {
+    enum { WIDTH = 1024 };
+    const size_t weights = (size_t)WIDTH * WIDTH * sizeof(float);
+    char path[512];
+    mirt_dense_desc dense;
+    mirt_compile_desc desc;
+    snprintf(path, sizeof path, "%s/mirt_hostile_XXXXXX", tap_tmpdir());
+    memset(&dense, 0, sizeof dense);
+    memset(&desc, 0, sizeof desc);
+    dense.units = WIDTH;
+    desc.optimizer = mirt_sgd(0.1f, 0, false);
+    desc.loss = MIRT_MEAN_SQUARED_ERROR;
+    mirt_model *model = mirt_model_create(strategy, "wide");
+    mirt_model_output(model, mirt_dense(mirt_input(model, MIRT_SHAPE(WIDTH)), &dense));
+    const int fd = mkstemp(path);
+    ok(fd >= 0 && mirt_compile(model, &desc) == MIRT_OK && mirt_save(model, path, MIRT_SAVE_ALL) == MIRT_OK,
+       "a wide model is saved: %s", mirt_last_error());
+    mirt_model_destroy(model);
+    mirt__memory_free(strategy);
+    const size_t before = bytes_now;
+    bytes_peak = bytes_now;
+    model = mirt_load(strategy, path);
+    ok(model && bytes_peak - before < weights + weights / 4, "%.1f MB of weights are loaded in %.1f MB",
+       (double)weights / 1e6, (double)(bytes_peak - before) / 1e6);
+    mirt_model_destroy(model);
+    if (fd >= 0) close(fd);
+    unlink(path);
+}
+
 int main(int count, char **arguments) {
     mirt_strategy_desc desc;
     memset(&desc, 0, sizeof desc);
@@ -739,6 +769,7 @@ int main(int count, char **arguments) {
     test_lies(graph_lies, MIRT__COUNT(graph_lies));
     test_damage(small_tier() ? 500 : 5000);
     for (int i = 0; i < 2; i++) mirt__safetensors_close(&victims[i]);
+    test_memory_of_loading();
     mirt_strategy_destroy(strategy);
     ok(bytes_now == 0, "%zu bytes are left", bytes_now);
     return done_testing();

@@ -11,13 +11,15 @@ MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const 
                                mirt__safetensor *out);
 /* Whether the tensor has the variable's shape. */
 MIRT__LIB bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *v);
-/* Block 0 is the weights, on every device; the others are optimizer slots. */
-MIRT__LIB void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable);
+/* Block 0 is the weights, on every device; the others are optimizer slots. It fails only where the file's tensors are
+   still in it. */
+MIRT__LIB mirt_status mirt__load_take(const mirt__safetensors *file, const mirt__safetensor *t, mirt_model *model,
+                                      int block, int variable);
 /* The tensor `name` with the variable's shape, or NULL with the error set. */
 MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name,
                                                   const mirt__variable *v);
 /* Finds every tensor of the weights and of `slots` slots, and takes all of them over if `take` and all are there;
-   otherwise nothing changes. */
+   otherwise nothing changes, except where mirt__load_take fails. */
 MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take);
 /* Whatever is wrong with `part` of what a file describes is wrong with the file. */
 MIRT__LIB mirt_status mirt__load_bad(const mirt__safetensors *file, const char *part);

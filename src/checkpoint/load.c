@@ -73,7 +73,7 @@ MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path) {
     mirt__safetensors file;
     if (!strategy) return mirt__fail_missing(__func__, "strategy"), (mirt_model *)NULL;
     if (!path) return mirt__fail(MIRT_E_INVALID, "mirt_load: no path"), (mirt_model *)NULL;
-    return mirt__safetensors_open(&file, path) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
+    return mirt__safetensors_open_streamed(&file, path) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
 }
 
 MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size) {
@@ -145,7 +145,7 @@ static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *f
         const mirt__safetensor *t = mirt__safetensors_find(file, name);
         if (t) used[t - file->tensor] = true;
         if (t && mirt__load_fits(t, v)) {
-            mirt__load_take(t, model, 0, i);
+            if (mirt__load_take(file, t, model, 0, i) != MIRT_OK) return mirt_last_status();
             report->loaded++;
         } else if (t) {
             report->mismatched++;

@@ -43,11 +43,14 @@ MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file,
     return NULL;
 }
 
-MIRT__LIB void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable) {
+MIRT__LIB mirt_status mirt__load_take(const mirt__safetensors *file, const mirt__safetensor *t, mirt_model *model,
+                                      int block, int variable) {
     if (!mirt__is_trained(&model->variable[variable])) mirt__root(model, NULL)->edits++;
-    memcpy(block ? mirt__slot_at(model, block - 1, variable) : mirt__weight_at(model, variable), t->data, t->size);
+    mirt__real *to = block ? mirt__slot_at(model, block - 1, variable) : mirt__weight_at(model, variable);
+    const mirt_status status = mirt__safetensor_copy(file, t, to);
     if (block) mirt__slots_changed(model);
     else mirt__weights_changed(model), mirt__variable_loaded(model, variable);
+    return status;
 }
 
 MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take) {
@@ -67,7 +70,7 @@ MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_mode
     }
     if (status == MIRT_OK && take) status = mirt__model_allocate(model, false);
     for (size_t k = 0; k < most && status == MIRT_OK && take; k++) {
-        if (found[k]) mirt__load_take(found[k], model, (int)(k / variables), (int)(k % variables));
+        if (found[k]) status = mirt__load_take(file, found[k], model, (int)(k / variables), (int)(k % variables));
     }
     mirt__pool_free(&pool);
     return status;

@@ -64,6 +64,8 @@ static mirt_status mirt__st_read_dtype(const mirt__safetensors *file, const mirt
                         mirt__label(dtype->string).text);
 }
 
+/* >>header */
+
 /* A dimension or an offset. */
 static bool mirt__st_whole(const mirt__json *number) {
     return number->type == MIRT__JSON_NUMBER && number->integral && number->integer >= 0;
@@ -112,7 +114,8 @@ static mirt_status mirt__st_read_offsets(const mirt__safetensors *file, const mi
         return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] hold %llu bytes, shape %s of %s needs %zu",
                             begin, end, end - begin, mirt__st_shape_text(tensor).text,
                             mirt__st_dtype_name(tensor->dtype), tensor->size);
-    tensor->data = file->data + begin;
+    tensor->at = (size_t)begin;
+    if (file->data) tensor->data = file->data + begin;
     return MIRT_OK;
 }
 
@@ -142,8 +145,7 @@ static mirt_status mirt__st_read_tensor(mirt__safetensors *file, const mirt__jso
 /* qsort's comparison by offset in the file; empty tensors come before others with the same offset. */
 static int mirt__st_compare_places(const void *a, const void *b) {
     const mirt__safetensor *x = *(const mirt__safetensor *const *)a, *y = *(const mirt__safetensor *const *)b;
-    uintptr_t begin_x = (uintptr_t)x->data, begin_y = (uintptr_t)y->data;
-    if (begin_x != begin_y) return begin_x < begin_y ? -1 : 1;
+    if (x->at != y->at) return x->at < y->at ? -1 : 1;
     return x->size == y->size ? 0 : x->size < y->size ? -1 : 1;
 }
 
@@ -157,7 +159,7 @@ static mirt_status mirt__st_check_layout(mirt__safetensors *file) {
     for (size_t i = 0; i < count; i++) order[i] = &file->tensor[i];
     qsort(order, count, sizeof *order, mirt__st_compare_places);
     for (size_t i = 0; i < count; i++) {
-        size_t begin = (size_t)((const unsigned char *)order[i]->data - file->data);
+        size_t begin = order[i]->at;
         if (begin > end)
             return mirt__st_bad(file, order[i]->name, "begins at %zu, but the bytes from %zu belong to no tensor",
                                 begin, end);
@@ -184,6 +186,37 @@ static mirt_status mirt__st_read_header(mirt__safetensors *file, const mirt__jso
     return mirt__st_check_layout(file);
 }
 
+/* >>checksums */
+
+static mirt_status mirt__st_fetch(const mirt__safetensors *file, uint64_t offset, void *to, size_t size) {
+    const int64_t got = mirt__file_read_at(file->fd, offset, to, size);
+    if (got < 0) return mirt__fail(MIRT_E_IO, "%s: cannot read: %s", file->origin, strerror(errno));
+    if ((size_t)got == size) return MIRT_OK;
+    return mirt__st_bad(file, NULL, "it has become shorter since it was opened");
+}
+
+MIRT__LIB mirt_status mirt__safetensor_copy(const mirt__safetensors *file, const mirt__safetensor *tensor, void *to) {
+    if (!tensor->data) return mirt__st_fetch(file, file->begin + tensor->at, to, tensor->size);
+    memcpy(to, tensor->data, tensor->size);
+    return MIRT_OK;
+}
+
+/* Adds bytes of tensors to one of the sums, the other of which is NULL. */
+static mirt_status mirt__st_sum(const mirt__safetensors *file, size_t at, size_t size, uint32_t *crc,
+                                mirt__sha256 *sha) {
+    unsigned char piece[16384];
+    while (size > 0) {
+        const size_t part = file->data || size < sizeof piece ? size : sizeof piece;
+        if (!file->data && mirt__st_fetch(file, file->begin + at, piece, part) != MIRT_OK) return mirt_last_status();
+        const unsigned char *bytes = file->data ? file->data + at : piece;
+        if (crc) *crc = mirt__crc32c(*crc, bytes, part);
+        else mirt__sha256_add(sha, bytes, part);
+        at += part;
+        size -= part;
+    }
+    return MIRT_OK;
+}
+
 static mirt_status mirt__st_mismatch(const mirt__safetensors *file, const char *tensor, const char *what,
                                      const char *want, const char *got) {
     return mirt__st_bad(file, tensor,
@@ -203,7 +236,9 @@ static mirt_status mirt__st_check_tensors(mirt__safetensors *file, const char *p
         const mirt__safetensor *tensor = &file->tensor[i];
         const mirt__json *sum = mirt__json_get(sums, tensor->name, MIRT__JSON_STRING);
         if (!sum) return mirt__st_bad_json(file, "mirrortrain.crc32c");
-        snprintf(got, sizeof got, "%08x", (unsigned)mirt__crc32c(0, tensor->data, tensor->size));
+        uint32_t crc = 0;
+        if (mirt__st_sum(file, tensor->at, tensor->size, &crc, NULL) != MIRT_OK) return mirt_last_status();
+        snprintf(got, sizeof got, "%08x", (unsigned)crc);
         if (strcmp(got, sum->string) != 0) return mirt__st_mismatch(file, tensor->name, "CRC-32C", sum->string, got);
     }
     return MIRT_OK;
@@ -240,17 +275,20 @@ static mirt_status mirt__st_check_sums(mirt__safetensors *file, const unsigned c
     if (status != MIRT_OK) return status;
     mirt__sha256 sha;
     mirt__sha256_begin(&sha);
-    mirt__sha256_add(&sha, file->data, file->data_size);
+    if (mirt__st_sum(file, 0, file->data_size, NULL, &sha) != MIRT_OK) return mirt_last_status();
     mirt__sha256_end(&sha, file->sha256);
     if (strcmp(file->sha256, value[2]->string) == 0) return MIRT_OK;
     return mirt__st_mismatch(file, "all tensors", "SHA-256", value[2]->string, file->sha256);
 }
 
-static mirt_status mirt__st_read(mirt__safetensors *file, const unsigned char *bytes, size_t size) {
+/* >>files */
+
+/* Finds the header's length in the first bytes of a file of `size`; 9 of them are there, if there are so many. */
+static mirt_status mirt__st_read_length(mirt__safetensors *file, const unsigned char *bytes, uint64_t size) {
     uint64_t length = 0;
     if (size < 8)
         return mirt__st_bad(file, NULL, "%zu bytes are too few for a safetensors file: its header length alone takes 8",
-                            size);
+                            (size_t)size);
     for (int i = 7; i >= 0; i--) length = length << 8 | bytes[i];
     if (length > MIRT__ST_HEADER_LIMIT)
         return mirt__st_bad(file, NULL,
@@ -258,20 +296,30 @@ static mirt_status mirt__st_read(mirt__safetensors *file, const unsigned char *b
                             (unsigned long long)length, MIRT__ST_HEADER_LIMIT);
     if (length > size - 8)
         return mirt__st_bad(file, NULL, "the header length %llu goes beyond the end of the file, which has %zu bytes",
-                            (unsigned long long)length, size);
+                            (unsigned long long)length, (size_t)size);
     if (length == 0 || bytes[8] != '{') return mirt__st_bad(file, NULL, "the header does not begin with '{'");
-    file->data = bytes + 8 + length;
-    file->data_size = size - 8 - (size_t)length;
-    const mirt__json *header = mirt__json_parse(&file->pool, (const char *)bytes + 8, (size_t)length);
+    file->begin = 8 + length;
+    file->data_size = (size_t)(size - file->begin);
+    return MIRT_OK;
+}
+
+/* `bytes`: of the file up to the tensors, at least. */
+static mirt_status mirt__st_read(mirt__safetensors *file, const unsigned char *bytes) {
+    const size_t length = (size_t)file->begin - 8;
+    const mirt__json *header = mirt__json_parse(&file->pool, (const char *)bytes + 8, length);
     if (!header) return mirt__st_bad_json(file, "header");
     mirt_status status = mirt__st_read_header(file, header);
-    return status == MIRT_OK ? mirt__st_check_sums(file, bytes + 8, (size_t)length) : status;
+    return status == MIRT_OK ? mirt__st_check_sums(file, bytes + 8, length) : status;
 }
 
 /* Reads a file from memory; closes it after a failure. */
 static mirt_status mirt__st_open(mirt__safetensors *file, const char *origin, const unsigned char *bytes, size_t size) {
     file->origin = mirt__pool_strdup(&file->pool, origin);
-    mirt_status status = file->origin ? mirt__st_read(file, bytes, size) : MIRT_E_NOMEM;
+    mirt_status status = file->origin ? mirt__st_read_length(file, bytes, size) : MIRT_E_NOMEM;
+    if (status == MIRT_OK) {
+        file->data = bytes + file->begin;
+        status = mirt__st_read(file, bytes);
+    }
     if (status != MIRT_OK) mirt__safetensors_close(file);
     return status;
 }
@@ -288,9 +336,35 @@ MIRT__LIB mirt_status mirt__safetensors_open_memory(mirt__safetensors *file, con
     return mirt__st_open(file, "memory", (const unsigned char *)data, size);
 }
 
+/* Reads the header of an open file of `size` bytes. */
+static mirt_status mirt__st_read_begin(mirt__safetensors *file, uint64_t size) {
+    unsigned char first[9];
+    if (size > SIZE_MAX / 4) return mirt__fail(MIRT_E_FORMAT, "%s is larger than the address space", file->origin);
+    mirt_status status = mirt__st_fetch(file, 0, first, size < sizeof first ? (size_t)size : sizeof first);
+    if (status == MIRT_OK) status = mirt__st_read_length(file, first, size);
+    if (status != MIRT_OK) return status;
+    file->owned = (unsigned char *)mirt__aligned_alloc((size_t)file->begin);
+    if (!file->owned) return mirt_last_status();
+    status = mirt__st_fetch(file, 0, file->owned, (size_t)file->begin);
+    return status == MIRT_OK ? mirt__st_read(file, file->owned) : status;
+}
+
+MIRT__LIB mirt_status mirt__safetensors_open_streamed(mirt__safetensors *file, const char *path) {
+    uint64_t size;
+    memset(file, 0, sizeof *file);
+    mirt_status status = mirt__file_open(path, &file->fd, &size);
+    if (status != MIRT_OK) return status;
+    file->is_open = true;
+    file->origin = mirt__pool_strdup(&file->pool, path);
+    status = file->origin ? mirt__st_read_begin(file, size) : MIRT_E_NOMEM;
+    if (status != MIRT_OK) mirt__safetensors_close(file);
+    return status;
+}
+
 MIRT__LIB void mirt__safetensors_close(mirt__safetensors *file) {
     mirt__pool_free(&file->pool);
     mirt__aligned_free(file->owned);
+    if (file->is_open) mirt__file_close(&file->fd);
     memset(file, 0, sizeof *file);
 }
 

@@ -33,19 +33,23 @@ typedef struct mirt__safetensor {
     int rank;
     int64_t dim[MIRT__ST_RANK];
     size_t size;      /* bytes; set by the reader, computed by the writer */
-    const void *data; /* not aligned if read from a file */
+    size_t at;        /* of the first among the file's bytes of tensors; set by the reader */
+    const void *data; /* not aligned if read from a file; NULL if it is still there */
 } mirt__safetensor;
 
-/* A file that has been read. */
+/* A file that has been read, or whose tensors are read when they are asked for. */
 typedef struct mirt__safetensors {
     mirt__safetensor *tensor; /* in the header's order */
     int count;
     const mirt__json *metadata; /* an object of strings, or NULL */
-    const unsigned char *data;  /* bytes of all tensors */
+    const unsigned char *data;  /* bytes of all tensors; NULL: they are in the file, from `begin` on */
     size_t data_size;
     char sha256[MIRT__SHA256_HEX]; /* SHA-256 of these, "" if the file has none */
     const char *origin;         /* the path, or "memory" */
     unsigned char *owned;
+    bool is_open;
+    int fd; /* if it is open */
+    uint64_t begin;
     mirt__pool pool;
 } mirt__safetensors;
 
@@ -53,9 +57,13 @@ typedef struct mirt__safetensors {
    names the file, the tensor and the fault (MIRT_E_FORMAT). */
 MIRT__LIB mirt_status mirt__safetensors_open(mirt__safetensors *file, const char *path);
 MIRT__LIB mirt_status mirt__safetensors_open_memory(mirt__safetensors *file, const void *data, size_t size);
+/* The same checks of a file whose tensors stay there: memory holds the header alone. */
+MIRT__LIB mirt_status mirt__safetensors_open_streamed(mirt__safetensors *file, const char *path);
 MIRT__LIB void mirt__safetensors_close(mirt__safetensors *file);
 /* The tensor of that name; NULL without an error if it does not exist. */
 MIRT__LIB const mirt__safetensor *mirt__safetensors_find(const mirt__safetensors *file, const char *name);
+/* Copies the bytes of a tensor of the file; MIRT_E_IO, MIRT_E_FORMAT only if they are still in the file. */
+MIRT__LIB mirt_status mirt__safetensor_copy(const mirt__safetensors *file, const mirt__safetensor *tensor, void *to);
 MIRT__LIB const char *mirt__safetensors_metadata(const mirt__safetensors *file, const char *key);
 
 MIRT__LIB const char *mirt__st_dtype_name(mirt__st_dtype dtype);
