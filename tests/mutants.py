@@ -82,6 +82,12 @@ EQUIVALENT = (
     ("fast_gemm.c", "memset(&job, 0, sizeof job);", (("0", "1"), ("0, sizeof job", "sizeof job, 0")),
      "the fields that are read are set"),
     ("replicas.c", "int slots = 1;", (("1", "0"),), "each device has a replica"),
+    ("tree.c", "for (int i = bottom; i < top; i++) p->total[i >= middle][p->held[i].process] = 0;", (("<", "<="),),
+     "the totals of other processes are 0 already"),
+    ("tree.c", "if (seat[h->process].center < 0) begin[h->process] = h->begin;", (("0", "1"),),
+     "a center is -1 or the sum of two places, one of which is above 0"),
+    ("tree.c", "if (sends > INT_MAX || receives > INT_MAX) {", (("||", "&&"),), "it takes 2^31 messages"),
+    ("tree.c", "if (processes < 1 || processes > INT_MAX / 2", (("1", "0"),), "then `process` is not below it"),
 )
 
 
