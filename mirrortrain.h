@@ -3038,7 +3038,7 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
 MIRT_API mirt_status mirt_save_check(const char *path);
 #endif
 /* Rebuilds a saved model under any strategy, which knows what of it is your own (mirt_register_op, ..._layer, ..._loss,
-   ..._metric); ready to evaluate, predict and train on. The file is read twice, to check it and then into the model's
+   ..._metric); ready to evaluate, predict and train on. The file is checked first, then read into the model's
    memory, and must not be written meanwhile (mirt_save replaces files). NULL: MIRT_E_NOT_FOUND, MIRT_E_IO,
    MIRT_E_FORMAT or MIRT_E_SHAPE with file and tensor, MIRT_E_NOMEM. */
 MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path);
@@ -5890,6 +5890,8 @@ MIRT__LIB uint64_t mirt__hash_bytes(uint64_t hash, const void *block, size_t byt
 #define MIRRORTRAIN_OPENDIR(path) opendir(path)
 #endif
 
+/* Sets the error "path: what: reason" from errno: MIRT_E_NOT_FOUND, MIRT_E_NOMEM or MIRT_E_IO. */
+MIRT__LIB mirt_status mirt__file_fail(const char *path, const char *what);
 /* Opens a regular file for reading and returns its size: MIRT_E_NOT_FOUND, MIRT_E_IO. *fd is -1 after a failure, which
    mirt__file_close accepts. */
 MIRT__LIB mirt_status mirt__file_open(const char *path, int *fd, uint64_t *size);
@@ -6670,8 +6672,7 @@ MIRT__LIB void mirt__pool_free(mirt__pool *pool) {
 /* Systems refuse or shorten transfers beyond 2 GiB. */
 #define MIRT__FILE_CHUNK ((size_t)1 << 30)
 
-/* "path: what: reason" from errno. */
-static mirt_status mirt__file_fail(const char *path, const char *what) {
+MIRT__LIB mirt_status mirt__file_fail(const char *path, const char *what) {
     int code = errno;
     mirt_status status = code == ENOENT ? MIRT_E_NOT_FOUND : code == ENOMEM ? MIRT_E_NOMEM : MIRT_E_IO;
     return mirt__fail(status, "%s: %s: %s", path, what, strerror(code));
@@ -20376,7 +20377,8 @@ typedef struct mirt__safetensors {
    names the file, the tensor and the fault (MIRT_E_FORMAT). */
 MIRT__LIB mirt_status mirt__safetensors_open(mirt__safetensors *file, const char *path);
 MIRT__LIB mirt_status mirt__safetensors_open_memory(mirt__safetensors *file, const void *data, size_t size);
-/* The same checks of a file whose tensors stay there: memory holds the header alone. */
+/* The same checks of a file whose tensors stay there: memory holds the header alone. All of it where the system does
+   not know the file's size. */
 MIRT__LIB mirt_status mirt__safetensors_open_streamed(mirt__safetensors *file, const char *path);
 MIRT__LIB void mirt__safetensors_close(mirt__safetensors *file);
 /* The tensor of that name; NULL without an error if it does not exist. */
@@ -21053,7 +21055,7 @@ static mirt_status mirt__st_read_header(mirt__safetensors *file, const mirt__jso
 
 static mirt_status mirt__st_fetch(const mirt__safetensors *file, uint64_t offset, void *to, size_t size) {
     const int64_t got = mirt__file_read_at(file->fd, offset, to, size);
-    if (got < 0) return mirt__fail(MIRT_E_IO, "%s: cannot read: %s", file->origin, strerror(errno));
+    if (got < 0) return mirt__file_fail(file->origin, "cannot read");
     if ((size_t)got == size) return MIRT_OK;
     return mirt__st_bad(file, NULL, "it has become shorter since it was opened");
 }
@@ -21202,7 +21204,7 @@ MIRT__LIB mirt_status mirt__safetensors_open_memory(mirt__safetensors *file, con
 /* Reads the header of an open file of `size` bytes. */
 static mirt_status mirt__st_read_begin(mirt__safetensors *file, uint64_t size) {
     unsigned char first[9];
-    if (size > SIZE_MAX / 4) return mirt__fail(MIRT_E_FORMAT, "%s is larger than the address space", file->origin);
+    if (size > SIZE_MAX / 4) return mirt__st_bad(file, NULL, "it is larger than the address space");
     mirt_status status = mirt__st_fetch(file, 0, first, size < sizeof first ? (size_t)size : sizeof first);
     if (status == MIRT_OK) status = mirt__st_read_length(file, first, size);
     if (status != MIRT_OK) return status;
@@ -21214,12 +21216,19 @@ static mirt_status mirt__st_read_begin(mirt__safetensors *file, uint64_t size) {
 
 MIRT__LIB mirt_status mirt__safetensors_open_streamed(mirt__safetensors *file, const char *path) {
     uint64_t size;
+    unsigned char more;
     memset(file, 0, sizeof *file);
     mirt_status status = mirt__file_open(path, &file->fd, &size);
     if (status != MIRT_OK) return status;
     file->is_open = true;
+    const int64_t beyond = mirt__file_read_at(file->fd, size, &more, 1);
+    if (beyond > 0) { /* the system does not know its size, or it grows */
+        mirt__safetensors_close(file);
+        return mirt__safetensors_open(file, path);
+    }
     file->origin = mirt__pool_strdup(&file->pool, path);
-    status = file->origin ? mirt__st_read_begin(file, size) : MIRT_E_NOMEM;
+    if (beyond < 0) status = mirt__file_fail(path, "cannot read");
+    else status = file->origin ? mirt__st_read_begin(file, size) : MIRT_E_NOMEM;
     if (status != MIRT_OK) mirt__safetensors_close(file);
     return status;
 }
@@ -38877,7 +38886,7 @@ static void mirt__peers_answer(void *user, char *out) {
     memcpy(out, &at, sizeof at);
 }
 
-/* Seconds in which a process answers: half of the limit, but at least one, as it may be busy. */
+/* Seconds in which a process answers: half of the limit, from 1, as it may be busy, to 2. */
 static double mirt__peers_soon(const mirt__peers *p) {
     if (p->limit <= 0 || p->limit > 4) return 2;
     return p->limit > 2 ? p->limit / 2 : 1;
@@ -38974,7 +38983,7 @@ static bool mirt__peers_patient(void *user, int peer) {
     return (known && peer < 0) || mirt__peers_any_works(patience, last);
 }
 
-/* Others are asked early enough to know by the limit that one does not answer. */
+/* Others are asked early enough to know by the limit, if it is 2 s or more, that one does not answer. */
 MIRT__LIB void mirt__peers_open(mirt_strategy *s, double limit) {
     s->peers->limit = limit;
     const double soon = mirt__peers_soon(s->peers), early = limit > 2 * soon ? limit - soon : limit / 2;

@@ -157,7 +157,7 @@ if [ -z "$QUICK" ]; then
     compile "nvcc as .c" nvcc -Werror all-warnings -I. -c mirrortrain.c -o "$tmp/nvcc.o"
     compile "nvcc as .cu" nvcc -Werror all-warnings -x cu -I. -c mirrortrain.c -o "$tmp/nvcc-cu.o"
 fi
-compile "gcc for arm64" aarch64-linux-gnu-gcc -std=c11 $warnings -fsyntax-only -I. mirrortrain.c
+compile "gcc for arm64" aarch64-linux-gnu-gcc -std=c11 $warnings -O0 -I. -c mirrortrain.c -o "$tmp/arm64.o"
 
 # SSE code of the caller is up to 50 times slower after a function that leaves upper halves of registers in use.
 if [ "$(uname -m)" = x86_64 ] && has objdump; then

@@ -717,7 +717,6 @@ static int write_seeds(const char *directory) {
     return failed != 0;
 }
 
-/* `test_hostile --seeds DIRECTORY` writes what tests/fuzz_model.c starts from. */
 /* A model's weights are in memory once while a file is loaded. */
 static void test_memory_of_loading(void) {
     enum { WIDTH = 1024 };
@@ -748,6 +747,7 @@ static void test_memory_of_loading(void) {
     unlink(path);
 }
 
+/* `test_hostile --seeds DIRECTORY` writes what tests/fuzz_model.c starts from. */
 int main(int count, char **arguments) {
     mirt_strategy_desc desc;
     memset(&desc, 0, sizeof desc);

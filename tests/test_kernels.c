@@ -380,10 +380,14 @@ static void check_room_for_fewer(void) {
         s.pad_top = s.pad_left = s.kh / 2;
         s.stride_h = s.stride_w = s.dilation_h = s.dilation_w = 1;
         for (s.rows = 1; s.rows <= 300; s.rows++) {
-            size_t used = 0, room = mirt__conv_shared(&s);
-            if (mirt__both_applies(&s)) {
+            const mirt__conv_grad_view grad = mirt__conv_grad_view_of(&s);
+            size_t used = (size_t)(5 * (s.ci + s.co) + grad.chunks * grad.sum) * sizeof(float),
+                   room = mirt__conv_shared(&s);
+            if (mirt__is_depthwise(&s)) {
+                used = (size_t)(mirt__depth_cut_of(&s).parts * mirt__conv_partial_floats(&s)) * sizeof(float);
+            } else if (mirt__both_applies(&s)) {
                 const mirt__both_view both = mirt__both_view_of(&s);
-                used = both.sums + (size_t)(5 * s.ci + both.chunks * (s.ci + 1) * s.co) * sizeof(float);
+                used = both.sums + (size_t)(5 * s.ci + both.chunks * grad.sum) * sizeof(float);
                 room = both.shared;
             }
             enough = enough && room >= used && room >= shared && mirt__conv_scratch(&s) >= scratch;

@@ -83,7 +83,7 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
 MIRT_API mirt_status mirt_save_check(const char *path);
 #endif
 /* Rebuilds a saved model under any strategy, which knows what of it is your own (mirt_register_op, ..._layer, ..._loss,
-   ..._metric); ready to evaluate, predict and train on. The file is read twice, to check it and then into the model's
+   ..._metric); ready to evaluate, predict and train on. The file is checked first, then read into the model's
    memory, and must not be written meanwhile (mirt_save replaces files). NULL: MIRT_E_NOT_FOUND, MIRT_E_IO,
    MIRT_E_FORMAT or MIRT_E_SHAPE with file and tensor, MIRT_E_NOMEM. */
 MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path);

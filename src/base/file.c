@@ -43,8 +43,7 @@
 /* Systems refuse or shorten transfers beyond 2 GiB. */
 #define MIRT__FILE_CHUNK ((size_t)1 << 30)
 
-/* "path: what: reason" from errno. */
-static mirt_status mirt__file_fail(const char *path, const char *what) {
+MIRT__LIB mirt_status mirt__file_fail(const char *path, const char *what) {
     int code = errno;
     mirt_status status = code == ENOENT ? MIRT_E_NOT_FOUND : code == ENOMEM ? MIRT_E_NOMEM : MIRT_E_IO;
     return mirt__fail(status, "%s: %s: %s", path, what, strerror(code));

@@ -12,6 +12,8 @@
 #define MIRRORTRAIN_OPENDIR(path) opendir(path)
 #endif
 
+/* Sets the error "path: what: reason" from errno: MIRT_E_NOT_FOUND, MIRT_E_NOMEM or MIRT_E_IO. */
+MIRT__LIB mirt_status mirt__file_fail(const char *path, const char *what);
 /* Opens a regular file for reading and returns its size: MIRT_E_NOT_FOUND, MIRT_E_IO. *fd is -1 after a failure, which
    mirt__file_close accepts. */
 MIRT__LIB mirt_status mirt__file_open(const char *path, int *fd, uint64_t *size);

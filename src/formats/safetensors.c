@@ -190,7 +190,7 @@ static mirt_status mirt__st_read_header(mirt__safetensors *file, const mirt__jso
 
 static mirt_status mirt__st_fetch(const mirt__safetensors *file, uint64_t offset, void *to, size_t size) {
     const int64_t got = mirt__file_read_at(file->fd, offset, to, size);
-    if (got < 0) return mirt__fail(MIRT_E_IO, "%s: cannot read: %s", file->origin, strerror(errno));
+    if (got < 0) return mirt__file_fail(file->origin, "cannot read");
     if ((size_t)got == size) return MIRT_OK;
     return mirt__st_bad(file, NULL, "it has become shorter since it was opened");
 }
@@ -339,7 +339,7 @@ MIRT__LIB mirt_status mirt__safetensors_open_memory(mirt__safetensors *file, con
 /* Reads the header of an open file of `size` bytes. */
 static mirt_status mirt__st_read_begin(mirt__safetensors *file, uint64_t size) {
     unsigned char first[9];
-    if (size > SIZE_MAX / 4) return mirt__fail(MIRT_E_FORMAT, "%s is larger than the address space", file->origin);
+    if (size > SIZE_MAX / 4) return mirt__st_bad(file, NULL, "it is larger than the address space");
     mirt_status status = mirt__st_fetch(file, 0, first, size < sizeof first ? (size_t)size : sizeof first);
     if (status == MIRT_OK) status = mirt__st_read_length(file, first, size);
     if (status != MIRT_OK) return status;
@@ -351,12 +351,19 @@ static mirt_status mirt__st_read_begin(mirt__safetensors *file, uint64_t size) {
 
 MIRT__LIB mirt_status mirt__safetensors_open_streamed(mirt__safetensors *file, const char *path) {
     uint64_t size;
+    unsigned char more;
     memset(file, 0, sizeof *file);
     mirt_status status = mirt__file_open(path, &file->fd, &size);
     if (status != MIRT_OK) return status;
     file->is_open = true;
+    const int64_t beyond = mirt__file_read_at(file->fd, size, &more, 1);
+    if (beyond > 0) { /* the system does not know its size, or it grows */
+        mirt__safetensors_close(file);
+        return mirt__safetensors_open(file, path);
+    }
     file->origin = mirt__pool_strdup(&file->pool, path);
-    status = file->origin ? mirt__st_read_begin(file, size) : MIRT_E_NOMEM;
+    if (beyond < 0) status = mirt__file_fail(path, "cannot read");
+    else status = file->origin ? mirt__st_read_begin(file, size) : MIRT_E_NOMEM;
     if (status != MIRT_OK) mirt__safetensors_close(file);
     return status;
 }

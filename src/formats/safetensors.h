@@ -57,7 +57,8 @@ typedef struct mirt__safetensors {
    names the file, the tensor and the fault (MIRT_E_FORMAT). */
 MIRT__LIB mirt_status mirt__safetensors_open(mirt__safetensors *file, const char *path);
 MIRT__LIB mirt_status mirt__safetensors_open_memory(mirt__safetensors *file, const void *data, size_t size);
-/* The same checks of a file whose tensors stay there: memory holds the header alone. */
+/* The same checks of a file whose tensors stay there: memory holds the header alone. All of it where the system does
+   not know the file's size. */
 MIRT__LIB mirt_status mirt__safetensors_open_streamed(mirt__safetensors *file, const char *path);
 MIRT__LIB void mirt__safetensors_close(mirt__safetensors *file);
 /* The tensor of that name; NULL without an error if it does not exist. */

@@ -40,7 +40,7 @@ static void mirt__peers_answer(void *user, char *out) {
     memcpy(out, &at, sizeof at);
 }
 
-/* Seconds in which a process answers: half of the limit, but at least one, as it may be busy. */
+/* Seconds in which a process answers: half of the limit, from 1, as it may be busy, to 2. */
 static double mirt__peers_soon(const mirt__peers *p) {
     if (p->limit <= 0 || p->limit > 4) return 2;
     return p->limit > 2 ? p->limit / 2 : 1;
@@ -137,7 +137,7 @@ static bool mirt__peers_patient(void *user, int peer) {
     return (known && peer < 0) || mirt__peers_any_works(patience, last);
 }
 
-/* Others are asked early enough to know by the limit that one does not answer. */
+/* Others are asked early enough to know by the limit, if it is 2 s or more, that one does not answer. */
 MIRT__LIB void mirt__peers_open(mirt_strategy *s, double limit) {
     s->peers->limit = limit;
     const double soon = mirt__peers_soon(s->peers), early = limit > 2 * soon ? limit - soon : limit / 2;
