@@ -35,17 +35,23 @@ static const char *const text_key[3] = {"architecture", "compile", "training"};
 enum { ARCHITECTURE, COMPILE, TRAINING };
 static uint8_t pixels[4 * 36], labels[4] = {0, 1, 2, 0};
 
+/* A new file and its path; returns its descriptor, -1 after a failure. */
+static int create_file(char *path, size_t size) {
+    char beside[512];
+    snprintf(beside, sizeof beside, "%s/mirt_hostile", tap_tmpdir());
+    return mirt_create_temporary(beside, path, size);
+}
+
 /* Compiled, trained by one step, saved and opened again as `out`. */
 static void keep_victim(mirt_model *model, mirt__safetensors *out) {
-    char path[512];
+    char path[600];
     mirt_compile_desc desc;
-    snprintf(path, sizeof path, "%s/mirt_hostile_XXXXXX", tap_tmpdir());
     memset(&desc, 0, sizeof desc);
     desc.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
     desc.from_logits = true;
     desc.metrics[0] = MIRT_ACCURACY;
     for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 7);
-    int fd = mkstemp(path);
+    int fd = create_file(path, sizeof path);
     ok(fd >= 0 && mirt_compile(model, &desc) == MIRT_OK &&
            mirt_train_step(model, mirt_make_array(pixels, MIRT_UINT8, MIRT_SHAPE(4, 6, 6, 1)),
                            mirt_make_array(labels, MIRT_UINT8, MIRT_SHAPE(4)), NULL) == MIRT_OK &&
@@ -721,10 +727,9 @@ static int write_seeds(const char *directory) {
 static void test_memory_of_loading(void) {
     enum { WIDTH = 1024 };
     const size_t weights = (size_t)WIDTH * WIDTH * sizeof(float);
-    char path[512];
+    char path[600];
     mirt_dense_desc dense;
     mirt_compile_desc desc;
-    snprintf(path, sizeof path, "%s/mirt_hostile_XXXXXX", tap_tmpdir());
     memset(&dense, 0, sizeof dense);
     memset(&desc, 0, sizeof desc);
     dense.units = WIDTH;
@@ -732,7 +737,7 @@ static void test_memory_of_loading(void) {
     desc.loss = MIRT_MEAN_SQUARED_ERROR;
     mirt_model *model = mirt_model_create(strategy, "wide");
     mirt_model_output(model, mirt_dense(mirt_input(model, MIRT_SHAPE(WIDTH)), &dense));
-    const int fd = mkstemp(path);
+    const int fd = create_file(path, sizeof path);
     ok(fd >= 0 && mirt_compile(model, &desc) == MIRT_OK && mirt_save(model, path, MIRT_SAVE_ALL) == MIRT_OK,
        "a wide model is saved: %s", mirt_last_error());
     mirt_model_destroy(model);
