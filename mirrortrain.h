@@ -13651,7 +13651,7 @@ MIRT__KERNELS_END
 #define MIRT__ROW_OF_A(X, i) const float *a##i = tile->a[i];
 #define MIRT__ROW_OF_B(i, j) const MIRT__VEC b##j = MIRT__K(load)(b + j * MIRT__LANES);
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##_##j = MIRT__K(zero)();
-#define MIRT__RELOAD(i, j) s##i##_##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#define MIRT__RELOAD(i, j) s##i##_##j = MIRT__K(load)(tile->c[i] + column + j * MIRT__LANES);
 #define MIRT__TILE_ADD(i, j) s##i##_##j = MIRT__PRODUCT(x, b##j, s##i##_##j);
 #define MIRT__STEP(V, i) \
     { \
@@ -13664,15 +13664,22 @@ MIRT__KERNELS_END
         MIRT__TILE_ADD(i, 0) \
         s##i##_1 = MIRT__HALF_PRODUCT(x, b1, s##i##_1); \
     }
-#define MIRT__SPILL(i, j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##_##j);
+#define MIRT__SPILL(i, j) MIRT__K(store)(to + j * MIRT__LANES, s##i##_##j);
+/* Stores of vectors might change the tile itself, for all the compiler knows: its fields are read once for a row. */
+#define MIRT__SPILL_ROW(V, i) \
+    { \
+        float *to = tile->c[i] + column; \
+        V(MIRT__SPILL, i) \
+    }
 #define MIRT__HALF_SPILL(X, i) \
     MIRT__SPILL(i, 0) \
-    MIRT__K(store)(tile->c[i] + tile->column + MIRT__LANES, MIRT__HALF_WHOLE(s##i##_1));
+    MIRT__K(store)(to + MIRT__LANES, MIRT__HALF_WHOLE(s##i##_1));
 /* step(vectors, i) and spill(X, i): of one row */
 #define MIRT__TILE_OF(rows, vectors, V, each_step, spill) \
     static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { \
         MIRT__R##rows(MIRT__ROW_OF_A, ) \
         MIRT__R##rows(V, MIRT__CLEAR) \
+        const int64_t column = tile->column; \
         if (!tile->fresh) { MIRT__R##rows(V, MIRT__RELOAD) } \
         const float *b = tile->b; \
         const char *ahead = tile->ahead; \
@@ -13689,7 +13696,7 @@ MIRT__KERNELS_END
                 b += b_row; \
             } \
         } \
-        MIRT__R##rows(spill, MIRT__SPILL) \
+        MIRT__R##rows(MIRT__SPILL_ROW, spill) \
     }
 #define MIRT__MORE_AHEAD_1
 #define MIRT__MORE_AHEAD_2
@@ -15658,10 +15665,9 @@ MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c,
     MIRT__K(column_sums)(f, &d, &b, j + n, n, true);
 }
 MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
-                                      int64_t j, int64_t n, const bool whole, const MIRT__K(how) how,
-                                      const bool frozen) {
-    const MIRT__K(duty) d =
-        MIRT__K(finish_of)(f, true, !frozen, frozen ? MIRT__SUMS_NONE : f->epilogue->sums, how, frozen);
+                                      int64_t j, int64_t n, const bool whole, const bool forward, const bool backward,
+                                      const mirt__column_sums sums, const MIRT__K(how) how, const bool frozen) {
+    const MIRT__K(duty) d = MIRT__K(finish_of)(f, forward, backward, sums, how, frozen);
     MIRT__K(column) k = MIRT__K(column_of)(f, &d, j, n, whole);
     MIRT__VEC z = k.beta;
     for (int64_t i = 0; i < rows; i++) {
@@ -15678,6 +15684,12 @@ MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c,
 #define MIRT__FINISH_COLUMNS(forward, backward, sums, how, frozen) \
     for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { \
         MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how, frozen); \
+    }
+/* For instruction sets with masks, also what is left of the columns. */
+#define MIRT__FINISH_REST(forward, backward, sums, how, frozen) \
+    for (; MIRT__MASKS == 2 && j < columns; j += MIRT__LANES) { \
+        MIRT__K(finish_one) \
+        (f, c, at, rows, j, mirt__min(columns - j, MIRT__LANES), false, forward, backward, sums, how, frozen); \
     }
 static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows,
                                  int64_t columns) {
@@ -15699,9 +15711,11 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
         /* all rows use the last loop */
     } else if (MIRT__TRAINS && !forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
         MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping), false)
+        MIRT__FINISH_REST(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping), false)
     } else if (MIRT__TRAINS && !forward && clipped && e->sums == MIRT__SUMS_GRADIENT &&
                slope_how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping), false)
+        MIRT__FINISH_REST(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping), false)
     } else if (!backward && plain && how == MIRT__K(by_clipping)) {
         if (frozen) MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), true)
         else MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), false)
@@ -15710,19 +15724,22 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
             MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), true)
             for (; j < columns; j += MIRT__LANES) {
                 MIRT__K(finish_one)
-                (f, c, at, rows, j, mirt__min(columns - j, MIRT__LANES), false, MIRT__K(by_silu),
-                 true);
+                (f, c, at, rows, j, mirt__min(columns - j, MIRT__LANES), false, true, false, MIRT__SUMS_NONE,
+                 MIRT__K(by_silu), true);
             }
             return;
         }
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), false)
     }
     for (; MIRT__MASKS < 2 && j + MIRT__LANES <= columns; j += MIRT__LANES)
-        MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true, MIRT__K(by_any), false);
-    for (; j < columns; j += MIRT__LANES)
-        MIRT__K(finish_one)(f, c, at, rows, j, mirt__min(columns - j, MIRT__LANES), false, MIRT__K(by_any), false);
+        MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true, true, true, e->sums, MIRT__K(by_any), false);
+    for (; j < columns; j += MIRT__LANES) {
+        MIRT__K(finish_one)
+        (f, c, at, rows, j, mirt__min(columns - j, MIRT__LANES), false, true, true, e->sums, MIRT__K(by_any), false);
+    }
 }
 #undef MIRT__FINISH_COLUMNS
+#undef MIRT__FINISH_REST
 
 MIRT__INLINE void MIRT__K(finish_columns)(const mirt__epilogue *epilogue, const float *bias, float *const *c,
                                           const float *const *mask, int64_t rows, int64_t j, int64_t n,
@@ -17797,20 +17814,30 @@ MIRT__LIB void mirt__sweep_run_add(mirt__run *runs, int64_t *count, int64_t *k, 
     }
 }
 
-/* The positions of `rows` rows from row i on. */
-static void mirt__sweep_rows(const mirt__sweep *s, int64_t i, int64_t rows, const float **a, int64_t *at) {
-    int64_t place = i % s->width, line = i / s->width, picture = line / s->lines;
+/* Rows that are finished together: of a, and their places in c. */
+typedef struct mirt__sweep_places {
+    const float *a[MIRT__TILE_GROUP];
+    float *c[MIRT__TILE_GROUP];
+    int64_t at[MIRT__TILE_GROUP];
+} mirt__sweep_places;
+
+/* `rows` rows from row i on, of the group of a that begins at `a`; `at` is the place of the first row's first column,
+   in c if there is one. */
+static void mirt__sweep_rows(const mirt__sweep *s, int64_t i, int64_t rows, const float *a, int64_t at, float *c,
+                             mirt__sweep_places *to) {
+    int64_t place = i % s->width, line = i / s->width, picture = line / s->lines, r = 0;
+    const int64_t a_x = s->a_x, c_x = s->c_x;
     line %= s->lines;
-    while (rows > 0) {
-        const float *from = s->a + picture * s->a_z + line * s->a_y + place * s->a_x;
-        int64_t to = s->c_at + picture * s->c_z + line * s->c_y + place * s->c_x;
-        int64_t along = mirt__min(s->width - place, rows);
-        rows -= along;
-        for (; along > 0; along--) {
-            *a++ = from;
-            *at++ = to;
-            from += s->a_x;
-            to += s->c_x;
+    while (r < rows) {
+        const float *from = a + picture * s->a_z + line * s->a_y + place * a_x;
+        int64_t there = at + picture * s->c_z + line * s->c_y + place * c_x;
+        const int64_t end = r + mirt__min(s->width - place, rows - r);
+        for (; r < end; r++) {
+            to->a[r] = from;
+            to->at[r] = there;
+            if (c) to->c[r] = c + there;
+            from += a_x;
+            there += c_x;
         }
         place = 0;
         if (++line == s->lines) {
@@ -17913,30 +17940,26 @@ static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t colu
 }
 
 static void mirt__sweep_panel(const mirt__sweep *s, int64_t panel) {
-    const int64_t per_group = mirt__parts(s->n, MIRT__PANEL), j = panel % per_group * MIRT__PANEL;
-    const int64_t columns = mirt__min(s->n - j, MIRT__PANEL), column = panel / per_group * s->n + j;
-    const float *a[MIRT__TILE_GROUP];
-    float *c[MIRT__TILE_GROUP];
-    int64_t at[MIRT__TILE_GROUP], rows;
+    const int64_t per_group = mirt__parts(s->n, MIRT__PANEL), group = panel / per_group,
+                  j = panel % per_group * MIRT__PANEL, columns = mirt__min(s->n - j, MIRT__PANEL);
+    const int64_t column = group * s->n + j;
+    const float *a = s->a + group * s->a_group;
     /* Stores directly, or through spare rows and the epilogue. */
     const bool place = s->padded || (s->c && !(s->finish && s->finishing->stream) && columns % s->simd->lanes == 0);
+    mirt__sweep_places to;
     mirt__finishing f;
     if (s->finishing) f = mirt__finishing_at(s->finishing, column);
-    for (int64_t i = 0; i < s->m; i += rows) {
+    for (int64_t r = 0; !place && r < MIRT__TILE_GROUP; r++) to.c[r] = s->spare + r * MIRT__PANEL;
+    for (int64_t i = 0, rows; i < s->m; i += rows) {
         rows = mirt__min(s->m - i, MIRT__TILE_GROUP);
-        mirt__sweep_rows(s, i, rows, a, at);
-        for (int64_t r = 0; r < rows; r++) {
-            a[r] += panel / per_group * s->a_group;
-            at[r] += column;
-            c[r] = place ? s->c + at[r] : s->spare + r * MIRT__PANEL;
-        }
-        mirt__sweep_group(s, s->b + panel * s->b_panel, columns, rows, a, c, s->finish ? at : NULL);
+        mirt__sweep_rows(s, i, rows, a, s->c_at + column, place ? s->c : NULL, &to);
+        mirt__sweep_group(s, s->b + panel * s->b_panel, columns, rows, to.a, to.c, s->finish ? to.at : NULL);
         if (place && !s->finish) continue;
         if (MIRT__TRAINS && s->finishing->sum) {
             f.sum = s->finishing->sum + i / MIRT__SUM_CHUNK * s->sum_chunk + column;
             f.fresh = s->finishing->fresh && i % MIRT__SUM_CHUNK == 0;
         }
-        s->simd->finish_rows(&f, c, at, rows, columns);
+        s->simd->finish_rows(&f, to.c, to.at, rows, columns);
     }
 }
 

@@ -108,20 +108,30 @@ MIRT__LIB void mirt__sweep_run_add(mirt__run *runs, int64_t *count, int64_t *k, 
     }
 }
 
-/* The positions of `rows` rows from row i on. */
-static void mirt__sweep_rows(const mirt__sweep *s, int64_t i, int64_t rows, const float **a, int64_t *at) {
-    int64_t place = i % s->width, line = i / s->width, picture = line / s->lines;
+/* Rows that are finished together: of a, and their places in c. */
+typedef struct mirt__sweep_places {
+    const float *a[MIRT__TILE_GROUP];
+    float *c[MIRT__TILE_GROUP];
+    int64_t at[MIRT__TILE_GROUP];
+} mirt__sweep_places;
+
+/* `rows` rows from row i on, of the group of a that begins at `a`; `at` is the place of the first row's first column,
+   in c if there is one. */
+static void mirt__sweep_rows(const mirt__sweep *s, int64_t i, int64_t rows, const float *a, int64_t at, float *c,
+                             mirt__sweep_places *to) {
+    int64_t place = i % s->width, line = i / s->width, picture = line / s->lines, r = 0;
+    const int64_t a_x = s->a_x, c_x = s->c_x;
     line %= s->lines;
-    while (rows > 0) {
-        const float *from = s->a + picture * s->a_z + line * s->a_y + place * s->a_x;
-        int64_t to = s->c_at + picture * s->c_z + line * s->c_y + place * s->c_x;
-        int64_t along = mirt__min(s->width - place, rows);
-        rows -= along;
-        for (; along > 0; along--) {
-            *a++ = from;
-            *at++ = to;
-            from += s->a_x;
-            to += s->c_x;
+    while (r < rows) {
+        const float *from = a + picture * s->a_z + line * s->a_y + place * a_x;
+        int64_t there = at + picture * s->c_z + line * s->c_y + place * c_x;
+        const int64_t end = r + mirt__min(s->width - place, rows - r);
+        for (; r < end; r++) {
+            to->a[r] = from;
+            to->at[r] = there;
+            if (c) to->c[r] = c + there;
+            from += a_x;
+            there += c_x;
         }
         place = 0;
         if (++line == s->lines) {
@@ -224,30 +234,26 @@ static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t colu
 }
 
 static void mirt__sweep_panel(const mirt__sweep *s, int64_t panel) {
-    const int64_t per_group = mirt__parts(s->n, MIRT__PANEL), j = panel % per_group * MIRT__PANEL;
-    const int64_t columns = mirt__min(s->n - j, MIRT__PANEL), column = panel / per_group * s->n + j;
-    const float *a[MIRT__TILE_GROUP];
-    float *c[MIRT__TILE_GROUP];
-    int64_t at[MIRT__TILE_GROUP], rows;
+    const int64_t per_group = mirt__parts(s->n, MIRT__PANEL), group = panel / per_group,
+                  j = panel % per_group * MIRT__PANEL, columns = mirt__min(s->n - j, MIRT__PANEL);
+    const int64_t column = group * s->n + j;
+    const float *a = s->a + group * s->a_group;
     /* Stores directly, or through spare rows and the epilogue. */
     const bool place = s->padded || (s->c && !(s->finish && s->finishing->stream) && columns % s->simd->lanes == 0);
+    mirt__sweep_places to;
     mirt__finishing f;
     if (s->finishing) f = mirt__finishing_at(s->finishing, column);
-    for (int64_t i = 0; i < s->m; i += rows) {
+    for (int64_t r = 0; !place && r < MIRT__TILE_GROUP; r++) to.c[r] = s->spare + r * MIRT__PANEL;
+    for (int64_t i = 0, rows; i < s->m; i += rows) {
         rows = mirt__min(s->m - i, MIRT__TILE_GROUP);
-        mirt__sweep_rows(s, i, rows, a, at);
-        for (int64_t r = 0; r < rows; r++) {
-            a[r] += panel / per_group * s->a_group;
-            at[r] += column;
-            c[r] = place ? s->c + at[r] : s->spare + r * MIRT__PANEL;
-        }
-        mirt__sweep_group(s, s->b + panel * s->b_panel, columns, rows, a, c, s->finish ? at : NULL);
+        mirt__sweep_rows(s, i, rows, a, s->c_at + column, place ? s->c : NULL, &to);
+        mirt__sweep_group(s, s->b + panel * s->b_panel, columns, rows, to.a, to.c, s->finish ? to.at : NULL);
         if (place && !s->finish) continue;
         if (MIRT__TRAINS && s->finishing->sum) {
             f.sum = s->finishing->sum + i / MIRT__SUM_CHUNK * s->sum_chunk + column;
             f.fresh = s->finishing->fresh && i % MIRT__SUM_CHUNK == 0;
         }
-        s->simd->finish_rows(&f, c, at, rows, columns);
+        s->simd->finish_rows(&f, to.c, to.at, rows, columns);
     }
 }
 

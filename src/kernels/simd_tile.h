@@ -24,7 +24,7 @@
 #define MIRT__ROW_OF_A(X, i) const float *a##i = tile->a[i];
 #define MIRT__ROW_OF_B(i, j) const MIRT__VEC b##j = MIRT__K(load)(b + j * MIRT__LANES);
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##_##j = MIRT__K(zero)();
-#define MIRT__RELOAD(i, j) s##i##_##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#define MIRT__RELOAD(i, j) s##i##_##j = MIRT__K(load)(tile->c[i] + column + j * MIRT__LANES);
 #define MIRT__TILE_ADD(i, j) s##i##_##j = MIRT__PRODUCT(x, b##j, s##i##_##j);
 #define MIRT__STEP(V, i) \
     { \
@@ -37,15 +37,22 @@
         MIRT__TILE_ADD(i, 0) \
         s##i##_1 = MIRT__HALF_PRODUCT(x, b1, s##i##_1); \
     }
-#define MIRT__SPILL(i, j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##_##j);
+#define MIRT__SPILL(i, j) MIRT__K(store)(to + j * MIRT__LANES, s##i##_##j);
+/* Stores of vectors might change the tile itself, for all the compiler knows: its fields are read once for a row. */
+#define MIRT__SPILL_ROW(V, i) \
+    { \
+        float *to = tile->c[i] + column; \
+        V(MIRT__SPILL, i) \
+    }
 #define MIRT__HALF_SPILL(X, i) \
     MIRT__SPILL(i, 0) \
-    MIRT__K(store)(tile->c[i] + tile->column + MIRT__LANES, MIRT__HALF_WHOLE(s##i##_1));
+    MIRT__K(store)(to + MIRT__LANES, MIRT__HALF_WHOLE(s##i##_1));
 /* step(vectors, i) and spill(X, i): of one row */
 #define MIRT__TILE_OF(rows, vectors, V, each_step, spill) \
     static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { \
         MIRT__R##rows(MIRT__ROW_OF_A, ) \
         MIRT__R##rows(V, MIRT__CLEAR) \
+        const int64_t column = tile->column; \
         if (!tile->fresh) { MIRT__R##rows(V, MIRT__RELOAD) } \
         const float *b = tile->b; \
         const char *ahead = tile->ahead; \
@@ -62,7 +69,7 @@
                 b += b_row; \
             } \
         } \
-        MIRT__R##rows(spill, MIRT__SPILL) \
+        MIRT__R##rows(MIRT__SPILL_ROW, spill) \
     }
 #define MIRT__MORE_AHEAD_1
 #define MIRT__MORE_AHEAD_2
