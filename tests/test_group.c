@@ -414,7 +414,124 @@ static void check_schedules(void) {
     munmap(t, sizeof *t);
 }
 
+/* >>gathering */
+
+enum { GATHERERS = 13, GATHER_ARRAYS = 70, GATHER_BYTES = GATHER_ARRAYS * GATHERERS * 3 * 8, GATHER_ROUNDS = 16,
+       GATHER_MESSAGES = 64 };
+
+/* One process: its copy of the arrays, and what it sent and received. */
+typedef struct gatherer {
+    char data[GATHER_BYTES];
+    mirt__message send[GATHER_ROUNDS][GATHER_MESSAGES], receive[GATHER_ROUNDS][GATHER_MESSAGES];
+    int sends[GATHER_ROUNDS], receives[GATHER_ROUNDS], rounds;
+} gatherer;
+static gatherer gatherers[GATHERERS], *gathers; /* whose turn it is: what is sent does not depend on the contents */
+
+static bool record_round(int channel, const mirt__round *round, mirt__engine_failure *failure) {
+    gatherer *g = gathers;
+    const int at = g->rounds++;
+    (void)channel;
+    (void)failure;
+    if (at >= GATHER_ROUNDS || round->sends > GATHER_MESSAGES || round->receives > GATHER_MESSAGES) return false;
+    g->sends[at] = round->sends;
+    g->receives[at] = round->receives;
+    memcpy(g->send[at], round->send, (size_t)round->sends * sizeof(mirt__message));
+    memcpy(g->receive[at], round->receive, (size_t)round->receives * sizeof(mirt__message));
+    return true;
+}
+
+/* The message that `peer` expects from process p as its number `skip` of this round; NULL: none. */
+static const mirt__message *expected(const gatherer *peer, int round, int p, int skip) {
+    for (int i = 0; i < peer->receives[round]; i++)
+        if (peer->receive[round][i].peer == p && skip-- == 0) return &peer->receive[round][i];
+    return NULL;
+}
+
+/* Delivers the messages of a round, which are all sent before any is received: bytes, or -1 where sides differ. */
+static int64_t deliver(int round, int size) {
+    static char sent[GATHERERS * GATHER_BYTES];
+    int64_t bytes = 0, received = 0;
+    for (int copy = 0; copy < 2; copy++) {
+        char *at = sent;
+        for (int p = 0; p < size; p++) {
+            int to[GATHERERS] = {0};
+            for (int i = 0; i < gatherers[p].sends[round]; i++) {
+                const mirt__message *m = &gatherers[p].send[round][i];
+                if (m->peer == p || m->bytes == 0) return -1;
+                const mirt__message *there = expected(&gatherers[m->peer], round, p, to[m->peer]++);
+                if (!there || there->bytes != m->bytes) return -1;
+                memcpy(copy ? (char *)there->data : at, copy ? at : (const char *)m->data, m->bytes);
+                at += m->bytes;
+                bytes += copy * (int64_t)m->bytes;
+            }
+        }
+    }
+    for (int p = 0; p < size; p++)
+        for (int i = 0; i < gatherers[p].receives[round]; i++)
+            received += (int64_t)gatherers[p].receive[round][i].bytes;
+    return received == bytes ? bytes : -1;
+}
+
+static char gather_byte(int64_t at) {
+    return (char)(at * 7 % 251 + 1);
+}
+
+/* What is wrong with a gathering of parts of 0 to 2 elements, of 1 to 8 bytes each. */
+static const char *gather(int size, int arrays) {
+    static int64_t before[GATHER_ARRAYS][GATHERERS + 1];
+    static mirt__engine engine;
+    mirt__gathered array[GATHER_ARRAYS];
+    int64_t begin[GATHER_ARRAYS + 1] = {0}, moved = 0;
+    mirt__engine_failure failure;
+    int rounds = 0;
+    engine.trade = record_round;
+    for (int i = 0; i < arrays; i++) {
+        array[i].before = before[i];
+        array[i].bytes = (size_t)1 << draw(4);
+        for (int p = 0; p < size; p++) before[i][p + 1] = before[i][p] + draw(3);
+        begin[i + 1] = begin[i] + before[i][size] * (int64_t)array[i].bytes;
+    }
+    for (int p = 0; p < size; p++) {
+        gathers = &gatherers[p];
+        gathers->rounds = 0;
+        memset(gathers->data, 0, sizeof gathers->data);
+        for (int i = 0; i < arrays; i++) {
+            const int64_t bytes = (int64_t)array[i].bytes;
+            array[i].base = gathers->data + begin[i];
+            for (int64_t k = before[i][p] * bytes; k < before[i][p + 1] * bytes; k++)
+                gathers->data[begin[i] + k] = gather_byte(begin[i] + k);
+        }
+        const mirt__gathering group = {&engine, 0, p, size, NULL};
+        if (!mirt__gather_all(&group, array, arrays, &failure)) return "it does not end";
+        if (p > 0 && gathers->rounds != gatherers[0].rounds) return "processes have different rounds";
+    }
+    while (1 << rounds < size) rounds++;
+    rounds *= arrays > 64 ? 3 : arrays > 32 ? 2 : 1;
+    if (gatherers[0].rounds != rounds) return "it takes more rounds than need be";
+    for (int r = 0; r < gatherers[0].rounds; r++) {
+        const int64_t bytes = deliver(r, size);
+        if (bytes < 0) return "one side sends what the other does not expect";
+        moved += bytes;
+    }
+    for (int p = 0; p < size; p++)
+        for (int64_t k = 0; k < begin[arrays]; k++)
+            if (gatherers[p].data[k] != gather_byte(k)) return "something is missing";
+    return moved == (size - 1) * begin[arrays] ? NULL : "something is sent twice";
+}
+
+static void check_gathering(void) {
+    static const int arrays[] = {1, 3, 32, 33, GATHER_ARRAYS};
+    const char *wrong = NULL;
+    int size = 1, i = 0;
+    for (size = 1; size <= GATHERERS && !wrong; size++)
+        for (i = 0; i < MIRT__COUNT(arrays) && !wrong; i++) wrong = gather(size, arrays[i]);
+    ok(!wrong, "1 to %d processes gather up to %d arrays, each byte once%s%s", GATHERERS, GATHER_ARRAYS,
+       wrong ? ": " : "", wrong ? wrong : "");
+    if (wrong) printf("# %d processes, %d arrays\n", size - 1, arrays[i - 1]);
+}
+
 int main(void) {
+    check_gathering();
     check_layouts();
     check_traffic();
     check_halving();

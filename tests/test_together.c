@@ -2,8 +2,8 @@
 #include "same_scenes.h"
 
 int main(void) {
-    static const layout all[] = {{2, 1, NULL}, {3, 1, NULL}, {5, 1, NULL}, {2, 2, NULL}, {3, 2, NULL},
-                                 {4, 1, "3,1,2,2"}, {2, 2, "1,3"}},
+    static const layout all[] = {{3, 1, NULL}, {2, 2, "1,3"}, {2, 1, NULL}, {5, 1, NULL}, {2, 2, NULL}, {3, 2, NULL},
+                                 {4, 1, "3,1,2,2"}},
                         some[] = {{2, 1, NULL}, {3, 2, NULL}};
     if (!share_records()) return 1;
     draw_images();
