@@ -13665,7 +13665,7 @@ MIRT__KERNELS_END
         s##i##_1 = MIRT__HALF_PRODUCT(x, b1, s##i##_1); \
     }
 #define MIRT__SPILL(i, j) MIRT__K(store)(to + j * MIRT__LANES, s##i##_##j);
-/* Stores of vectors might change the tile itself, for all the compiler knows: its fields are read once for a row. */
+/* Stores of vectors might change the tile itself, for all the compiler knows: a row's pointer is read once. */
 #define MIRT__SPILL_ROW(V, i) \
     { \
         float *to = tile->c[i] + column; \
@@ -15546,7 +15546,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
 typedef struct MIRT__K(duty) {
     const void *add, *mask, *slope_x;
     mirt_activation_kind mask_activation;
-    MIRT__VEC mask_end; /* of relu and relu6 */
+    MIRT__VEC mask_below; /* the largest output of relu, or of relu6 where it slopes */
     MIRT__K(bend) bend, slope_bend;
     bool half, bias, norm, activate, slope, z, gradient, moments, images;
 } MIRT__K(duty);
@@ -15560,7 +15560,7 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     d.mask = MIRT__TRAINS && backward ? e->mask : NULL;
     d.slope_x = e->slope_x;
     d.mask_activation = e->mask_activation;
-    d.mask_end = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 6.0f : INFINITY);
+    d.mask_below = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 5.9999995f : INFINITY);
     d.bend = MIRT__K(bend_of)(e->activation);
     d.slope_bend = MIRT__K(bend_of)(MIRT__TRAINS && e->slope ? e->slope->activation : MIRT_LINEAR);
     d.half = !frozen && f->dtype == MIRT__BFLOAT16;
@@ -15612,7 +15612,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) * d, const MIRT
         const MIRT__VEC mask = MIRT__K(load_as)(d->mask, place, d->half, n, whole), zero = MIRT__K(zero)();
         if (how != MIRT__K(by_clipping)) x = MIRT__K(masked)(x, mask, d->mask_activation);
         else
-            x = MIRT__K(if_greater)(mask, zero, MIRT__K(if_greater)(d->mask_end, mask, x, zero), zero);
+            x = MIRT__K(if_greater)(mask, zero, MIRT__K(if_greater)(mask, d->mask_below, zero, x), zero);
     }
     if (d->z) *z = MIRT__K(load_as)(d->slope_x, place, d->half, n, whole);
     return d->slope ? MIRT__K(slope)(x, MIRT__K(normed)(*z, &k->v), &d->slope_bend, how) : x;
@@ -15685,7 +15685,7 @@ MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c,
     for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { \
         MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how, frozen); \
     }
-/* For instruction sets with masks, also what is left of the columns. */
+/* If all parts of vectors have masks, also what is left of the columns. */
 #define MIRT__FINISH_REST(forward, backward, sums, how, frozen) \
     for (; MIRT__MASKS == 2 && j < columns; j += MIRT__LANES) { \
         MIRT__K(finish_one) \
@@ -17821,8 +17821,8 @@ typedef struct mirt__sweep_places {
     int64_t at[MIRT__TILE_GROUP];
 } mirt__sweep_places;
 
-/* `rows` rows from row i on, of the group of a that begins at `a`; `at` is the place of the first row's first column,
-   in c if there is one. */
+/* `rows` rows from row i on, of the group of a that begins at `a`; `at` is the place of the first column of row 0, in
+   c if there is one. */
 static void mirt__sweep_rows(const mirt__sweep *s, int64_t i, int64_t rows, const float *a, int64_t at, float *c,
                              mirt__sweep_places *to) {
     int64_t place = i % s->width, line = i / s->width, picture = line / s->lines, r = 0;

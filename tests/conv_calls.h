@@ -230,6 +230,10 @@ static call call_of(const shape *p, const setup *how, bool back) {
     c.bias = array_of(MIRT_FLOAT32, n, true);
     c.add = array_of(out, outputs, true);
     c.mask = array_of(out, outputs, true);
+    for (int64_t i = 0; i < outputs; i += 5) { /* an output may have overflowed */
+        if (out == MIRT_FLOAT32) ((float *)c.mask.data)[i] = INFINITY;
+        else ((uint16_t *)c.mask.data)[i] = float_to_half(INFINITY);
+    }
     c.slope_x = array_of(out, outputs, true);
     c.out = array_of(out, outputs, false);
     c.dkernel = array_of(MIRT_FLOAT32, c.kernel.count, false);

@@ -115,8 +115,8 @@ typedef struct mirt__sweep_places {
     int64_t at[MIRT__TILE_GROUP];
 } mirt__sweep_places;
 
-/* `rows` rows from row i on, of the group of a that begins at `a`; `at` is the place of the first row's first column,
-   in c if there is one. */
+/* `rows` rows from row i on, of the group of a that begins at `a`; `at` is the place of the first column of row 0, in
+   c if there is one. */
 static void mirt__sweep_rows(const mirt__sweep *s, int64_t i, int64_t rows, const float *a, int64_t at, float *c,
                              mirt__sweep_places *to) {
     int64_t place = i % s->width, line = i / s->width, picture = line / s->lines, r = 0;

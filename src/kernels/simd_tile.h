@@ -38,7 +38,7 @@
         s##i##_1 = MIRT__HALF_PRODUCT(x, b1, s##i##_1); \
     }
 #define MIRT__SPILL(i, j) MIRT__K(store)(to + j * MIRT__LANES, s##i##_##j);
-/* Stores of vectors might change the tile itself, for all the compiler knows: its fields are read once for a row. */
+/* Stores of vectors might change the tile itself, for all the compiler knows: a row's pointer is read once. */
 #define MIRT__SPILL_ROW(V, i) \
     { \
         float *to = tile->c[i] + column; \
