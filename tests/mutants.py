@@ -82,7 +82,6 @@ EQUIVALENT = (
     ("fast_gemm.c", "memset(&job, 0, sizeof job);", (("0", "1"), ("0, sizeof job", "sizeof job, 0")),
      "the fields that are read are set"),
     ("replicas.c", "int slots = 1;", (("1", "0"),), "each device has a replica"),
-    ("replicas.c", "int64_t scale = 1;", (("1", "2"),), "shares twice as large divide the same way"),
     ("gather.c", "mirt__message send[2 * MIRT__GATHER_ARRAYS], receive[2 * MIRT__GATHER_ARRAYS];", (("2", "3"),),
      "room for more messages than there are"),
     ("tree.c", "for (int i = bottom; i < top; i++) p->total[i >= middle][p->held[i].process] = 0;", (("<", "<="),),

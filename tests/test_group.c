@@ -447,6 +447,11 @@ static const mirt__message *expected(const gatherer *peer, int round, int p, int
     return NULL;
 }
 
+static bool own_data(const gatherer *g, const mirt__message *m) {
+    const char *data = (const char *)m->data;
+    return data >= g->data && m->bytes <= GATHER_BYTES && data <= g->data + GATHER_BYTES - m->bytes;
+}
+
 /* Delivers the messages of a round, which are all sent before any is received: bytes, or -1 where sides differ. */
 static int64_t deliver(int round, int size) {
     static char sent[GATHERERS * GATHER_BYTES];
@@ -457,9 +462,11 @@ static int64_t deliver(int round, int size) {
             int to[GATHERERS] = {0};
             for (int i = 0; i < gatherers[p].sends[round]; i++) {
                 const mirt__message *m = &gatherers[p].send[round][i];
-                if (m->peer == p || m->bytes == 0) return -1;
+                if (m->peer < 0 || m->peer >= size || m->peer == p || m->bytes == 0) return -1;
                 const mirt__message *there = expected(&gatherers[m->peer], round, p, to[m->peer]++);
-                if (!there || there->bytes != m->bytes) return -1;
+                if (!there || there->bytes != m->bytes || !own_data(&gatherers[p], m) ||
+                    !own_data(&gatherers[m->peer], there))
+                    return -1;
                 memcpy(copy ? (char *)there->data : at, copy ? at : (const char *)m->data, m->bytes);
                 at += m->bytes;
                 bytes += copy * (int64_t)m->bytes;
@@ -507,7 +514,7 @@ static const char *gather(int size, int arrays) {
     }
     while (1 << rounds < size) rounds++;
     rounds *= arrays > 64 ? 3 : arrays > 32 ? 2 : 1;
-    if (gatherers[0].rounds != rounds) return "it takes more rounds than need be";
+    if (gatherers[0].rounds != rounds) return "the number of rounds is not the least";
     for (int r = 0; r < gatherers[0].rounds; r++) {
         const int64_t bytes = deliver(r, size);
         if (bytes < 0) return "one side sends what the other does not expect";
