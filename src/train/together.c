@@ -83,14 +83,15 @@ typedef struct mirt__fit_settings {
     uint64_t model, kernels, weights, training, samples, batch, step;
 } mirt__fit_settings;
 
-static uint64_t mirt__model_hash(const mirt_model *model) {
-    const mirt_model *root = mirt__root(model, NULL);
-    uint64_t hash = (uint64_t)model->graph.count;
-    for (int i = 0; i < root->num_variables; i++) {
-        const mirt__variable *v = &root->variable[i];
-        hash = mirt__hash_bytes(hash, v->name, strlen(v->name));
-        hash = mirt__hash_bytes(hash, &v->count, sizeof v->count);
-    }
+/* Of the description for files, or as much of it as there can be for such a model. */
+static uint64_t mirt__model_hash(mirt_model *model) {
+    mirt__text text = {NULL, 0, 0, false};
+    mirt__error error;
+    mirt__error_get(&error);
+    mirt__architecture_write(model, &text);
+    mirt__error_set(&error);
+    const uint64_t hash = mirt__hash_bytes((uint64_t)model->graph.count, text.data, text.size);
+    mirt__text_free(&text);
     return hash;
 }
 
