@@ -15546,8 +15546,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
 typedef struct MIRT__K(duty) {
     const void *add, *mask, *slope_x;
     mirt_activation_kind mask_activation;
-    MIRT__VEC mask_below; /* the largest output of relu, or of relu6 where it slopes */
-    MIRT__K(bend) bend, slope_bend;
+    MIRT__K(bend) bend, slope_bend, mask_bend;
     bool half, bias, norm, activate, slope, z, gradient, moments, images;
 } MIRT__K(duty);
 /* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope; `frozen` are
@@ -15560,7 +15559,7 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     d.mask = MIRT__TRAINS && backward ? e->mask : NULL;
     d.slope_x = e->slope_x;
     d.mask_activation = e->mask_activation;
-    d.mask_below = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 5.9999995f : INFINITY);
+    d.mask_bend = MIRT__K(bend_of)(e->mask_activation);
     d.bend = MIRT__K(bend_of)(e->activation);
     d.slope_bend = MIRT__K(bend_of)(MIRT__TRAINS && e->slope ? e->slope->activation : MIRT_LINEAR);
     d.half = !frozen && f->dtype == MIRT__BFLOAT16;
@@ -15609,10 +15608,9 @@ MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) * d, const MIRT
     if (d->add) x += MIRT__K(load_as)(d->add, place, d->half, n, whole);
     if (d->activate) x = MIRT__K(activate)(x, &d->bend, how);
     if (d->mask) {
-        const MIRT__VEC mask = MIRT__K(load_as)(d->mask, place, d->half, n, whole), zero = MIRT__K(zero)();
-        if (how != MIRT__K(by_clipping)) x = MIRT__K(masked)(x, mask, d->mask_activation);
-        else
-            x = MIRT__K(if_greater)(mask, zero, MIRT__K(if_greater)(mask, d->mask_below, zero, x), zero);
+        const MIRT__VEC mask = MIRT__K(load_as)(d->mask, place, d->half, n, whole);
+        if (how == MIRT__K(by_clipping)) x = MIRT__K(slope)(x, mask, &d->mask_bend, how);
+        else x = MIRT__K(masked)(x, mask, d->mask_activation);
     }
     if (d->z) *z = MIRT__K(load_as)(d->slope_x, place, d->half, n, whole);
     return d->slope ? MIRT__K(slope)(x, MIRT__K(normed)(*z, &k->v), &d->slope_bend, how) : x;
@@ -15681,13 +15679,12 @@ MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c,
     MIRT__K(column_sums)(f, &d, &k, j, n, whole);
 }
 
-#define MIRT__FINISH_COLUMNS(forward, backward, sums, how, frozen) \
+/* Pairs of vectors of columns; `rest`: also what is left of the columns. */
+#define MIRT__FINISH_COLUMNS(forward, backward, sums, how, frozen, rest) \
     for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { \
         MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how, frozen); \
-    }
-/* If all parts of vectors have masks, also what is left of the columns. */
-#define MIRT__FINISH_REST(forward, backward, sums, how, frozen) \
-    for (; MIRT__MASKS == 2 && j < columns; j += MIRT__LANES) { \
+    } \
+    for (; (rest) && j < columns; j += MIRT__LANES) { \
         MIRT__K(finish_one) \
         (f, c, at, rows, j, mirt__min(columns - j, MIRT__LANES), false, forward, backward, sums, how, frozen); \
     }
@@ -15701,6 +15698,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const bool frozen = f->norm.mean && !f->bias && f->dtype == MIRT_FLOAT32;
     const bool clipped = !e->mask || e->mask_activation == MIRT_RELU || e->mask_activation == MIRT_RELU6;
     const bool plain = e->sums == MIRT__SUMS_NONE || e->sums == MIRT__SUMS_IMAGES;
+    const bool masks = MIRT__MASKS == 2; /* parts of vectors are as fast */
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
     int64_t j = 0;
     if (rows < 1) return;
@@ -15710,28 +15708,24 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     if (MIRT__COMPACT) {
         /* all rows use the last loop */
     } else if (MIRT__TRAINS && !forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
-        MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping), false)
-        MIRT__FINISH_REST(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping), false)
+        MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping), false, masks)
     } else if (MIRT__TRAINS && !forward && clipped && e->sums == MIRT__SUMS_GRADIENT &&
                slope_how == MIRT__K(by_clipping)) {
-        MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping), false)
-        MIRT__FINISH_REST(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping), false)
+        MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping), false, masks)
     } else if (!backward && plain && how == MIRT__K(by_clipping)) {
-        if (frozen) MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), true)
-        else MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), false)
+        if (frozen) {
+            MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), true, false)
+        } else {
+            MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), false, false)
+        }
     } else if (!backward && plain && how == MIRT__K(by_silu)) {
         if (frozen && !e->add) {
-            MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), true)
-            for (; j < columns; j += MIRT__LANES) {
-                MIRT__K(finish_one)
-                (f, c, at, rows, j, mirt__min(columns - j, MIRT__LANES), false, true, false, MIRT__SUMS_NONE,
-                 MIRT__K(by_silu), true);
-            }
-            return;
+            MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), true, true)
+        } else {
+            MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), false, false)
         }
-        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), false)
     }
-    for (; MIRT__MASKS < 2 && j + MIRT__LANES <= columns; j += MIRT__LANES)
+    for (; !masks && j + MIRT__LANES <= columns; j += MIRT__LANES)
         MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true, true, true, e->sums, MIRT__K(by_any), false);
     for (; j < columns; j += MIRT__LANES) {
         MIRT__K(finish_one)
@@ -15739,7 +15733,6 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     }
 }
 #undef MIRT__FINISH_COLUMNS
-#undef MIRT__FINISH_REST
 
 MIRT__INLINE void MIRT__K(finish_columns)(const mirt__epilogue *epilogue, const float *bias, float *const *c,
                                           const float *const *mask, int64_t rows, int64_t j, int64_t n,
@@ -51427,10 +51420,10 @@ MIRT__ABSENT_LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__
 
 #endif
 
-/* >>section base/once_begin.inc */
+/* >>section base/cold_begin.inc */
 
-/* Begins code that runs once. */
-MIRT__ONCE_BEGIN
+/* Begins code that waits for kernels. */
+MIRT__COLD_BEGIN
 
 #ifndef MIRRORTRAIN_NO_TRAIN
 
@@ -53075,11 +53068,6 @@ MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
     return status;
 }
 
-/* >>section base/cold_begin.inc */
-
-/* Begins code that waits for kernels. */
-MIRT__COLD_BEGIN
-
 /* >>section inspect/verdict.c */
 
 /* What the seconds of a fit say, in words: a function of the numbers alone. */
@@ -53305,11 +53293,6 @@ MIRT__LIB void mirt__verdict(mirt_timing *t) {
 }
 
 #undef MIRT__SAY
-
-/* >>section base/cold_end.inc */
-
-/* Ends code that waits for kernels, is small or runs once. */
-MIRT__COLD_END
 
 /* >>section inspect/timing.c */
 
