@@ -16877,6 +16877,9 @@ static void mirt__gemm_task(void *arg, int64_t task, int member) {
     }
 }
 
+/* Multiply-adds, at least, of a panel that several threads divide: less takes no longer than to call them. */
+#define MIRT__SHARED_PRODUCT 65536
+
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where) {
     if (MIRT__TRAINS && args->m < 1 && args->column_sum)
         simd->column_sum(args->column_sum, args->b, args->b_row, args->k, args->n, true);
@@ -16902,8 +16905,15 @@ MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, c
         const int64_t parts = mirt__parts(2 * threads, job.column_tasks);
         job.rows = mirt__min(job.rows, mirt__parts(mirt__parts(args->m, parts), 12) * 12);
     }
+    while (mirt__parts(args->m, job.rows) * job.column_tasks < threads && job.columns > 2 * simd->lanes &&
+           args->m * args->k * args->n >= MIRT__SHARED_PRODUCT) {
+        job.columns /= 2;
+        job.column_tasks = mirt__parts(args->n, job.columns);
+    }
     mirt__team_for(where->team, mirt__parts(args->m, job.rows) * job.column_tasks, mirt__gemm_task, &job);
 }
+
+#undef MIRT__SHARED_PRODUCT
 
 typedef struct mirt__range_job {
     const mirt__simd *simd;
@@ -19017,9 +19027,18 @@ static void mirt__pool_task(void *arg, int64_t task, int member) {
     }
 }
 
+/* Images of which there are fewer than threads are divided among these. */
+static void mirt__pool_job_share(mirt__pool_job *job) {
+    const int64_t threads = mirt__team_size(job->where->team), images = job->s->rows, down = job->s->oh / 2;
+    if (images < 1 || down < 2 || images * job->blocks_per_image >= threads) return;
+    job->blocks.rows = mirt__min(job->blocks.rows, mirt__parts(down, mirt__parts(threads, images)) * 2);
+    job->blocks_per_image = mirt__parts(down * 2, job->blocks.rows);
+}
+
 MIRT__LIB void mirt__fast_conv_pool(const mirt__simd *simd, const mirt__conv_pool *args, const mirt__where *where) {
     mirt__pool_job job;
     mirt__pool_job_init(&job, simd, &args->s, &args->x, where);
+    mirt__pool_job_share(&job);
     job.pool = args;
     mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__pool_task, &job);
 }

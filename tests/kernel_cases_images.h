@@ -46,6 +46,10 @@ static const int32_t gemm_shapes[][MAX_NUMBERS] = {
     {2, 3, 515, A_BT, 0, 1, MIRT_RELU, 0, 0, 0},
     {9, 37, 40, AB, 0, 1, MIRT_RELU6, 0, 0, 1},
     {7, 66, 10, A_BT, 0, 0, 0, MIRT_RELU6, 0, 1},
+    {1, 61, 1100, AB, 0, 1, MIRT_RELU, 0, 0, 0}, /* threads share a panel of b */
+    {2, 64, 600, A_BT, 0, 0, 0, MIRT_RELU, 0, 0},
+    {1, 60, 1100, AB, 1, 1, MIRT_TANH, 0, 0, 0},
+    {3, 40, 600, AT_B, 0, 0, 0, 0, 1, 0},
     {SHAPE_LARGE},
     {130, 21, 1100, AB, 1, 1, MIRT_RELU, 0, 0, 0}, /* several tiles of rows of a */
     {200, 70, 600, AT_B, 0, 0, 0, 0, 1, 0},

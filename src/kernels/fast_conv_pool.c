@@ -91,9 +91,18 @@ static void mirt__pool_task(void *arg, int64_t task, int member) {
     }
 }
 
+/* Images of which there are fewer than threads are divided among these. */
+static void mirt__pool_job_share(mirt__pool_job *job) {
+    const int64_t threads = mirt__team_size(job->where->team), images = job->s->rows, down = job->s->oh / 2;
+    if (images < 1 || down < 2 || images * job->blocks_per_image >= threads) return;
+    job->blocks.rows = mirt__min(job->blocks.rows, mirt__parts(down, mirt__parts(threads, images)) * 2);
+    job->blocks_per_image = mirt__parts(down * 2, job->blocks.rows);
+}
+
 MIRT__LIB void mirt__fast_conv_pool(const mirt__simd *simd, const mirt__conv_pool *args, const mirt__where *where) {
     mirt__pool_job job;
     mirt__pool_job_init(&job, simd, &args->s, &args->x, where);
+    mirt__pool_job_share(&job);
     job.pool = args;
     mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__pool_task, &job);
 }

@@ -247,6 +247,9 @@ static void mirt__gemm_task(void *arg, int64_t task, int member) {
     }
 }
 
+/* Multiply-adds, at least, of a panel that several threads divide: less takes no longer than to call them. */
+#define MIRT__SHARED_PRODUCT 65536
+
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where) {
     if (MIRT__TRAINS && args->m < 1 && args->column_sum)
         simd->column_sum(args->column_sum, args->b, args->b_row, args->k, args->n, true);
@@ -272,8 +275,15 @@ MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, c
         const int64_t parts = mirt__parts(2 * threads, job.column_tasks);
         job.rows = mirt__min(job.rows, mirt__parts(mirt__parts(args->m, parts), 12) * 12);
     }
+    while (mirt__parts(args->m, job.rows) * job.column_tasks < threads && job.columns > 2 * simd->lanes &&
+           args->m * args->k * args->n >= MIRT__SHARED_PRODUCT) {
+        job.columns /= 2;
+        job.column_tasks = mirt__parts(args->n, job.columns);
+    }
     mirt__team_for(where->team, mirt__parts(args->m, job.rows) * job.column_tasks, mirt__gemm_task, &job);
 }
+
+#undef MIRT__SHARED_PRODUCT
 
 typedef struct mirt__range_job {
     const mirt__simd *simd;
