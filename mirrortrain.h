@@ -18169,12 +18169,14 @@ MIRT__KERNELS_END
 
 /* >>section kernels/fast_conv.c */
 
-/* Convolutions and the gradients of their inputs as matrix products. The weights are packed into panels once; a
-   kernel's taps are runs of k in the source, or in a tile of it that has been read, converted and padded into scratch
-   memory. */
+/* Convolutions and the gradients of their inputs as matrix products. The weights are packed into panels, once, or each
+   by the thread that multiplies by it; a kernel's taps are runs of k in the source, or in a tile of it that has been
+   read, converted and padded into scratch memory. */
 
 /* Begins drivers of kernels. */
 MIRT__DRIVERS_BEGIN
+
+#define MIRT__FEW_ROWS 512
 
 typedef struct mirt__conv_job {
     const mirt__simd *simd;
@@ -18197,6 +18199,7 @@ typedef struct mirt__conv_job {
     mirt__conv_tap *taps;
     int64_t tap_count; /* taps that reach the target */
     int64_t panels, splits, sum_floats;
+    bool by_panel;                /* tasks pack a panel of weights and multiply all blocks by it */
     const mirt__grad_job *beside; /* the weight gradient from the same tiles, or NULL */
     int64_t beside_blocks;        /* of one of its chunks */
 } mirt__conv_job;
@@ -18261,17 +18264,14 @@ static void mirt__conv_sets(mirt__conv_job *job) {
     }
 }
 
-/* One panel of a tap's weights. */
-static void mirt__conv_pack_task(void *arg, int64_t task, int member) {
-    const mirt__conv_job *job = (const mirt__conv_job *)arg;
+/* One panel of a tap's weights, into panel number `place` of the packed ones. */
+static void mirt__conv_pack(const mirt__conv_job *job, const mirt__conv_tap *tap, int64_t panel, int64_t place) {
     const mirt__conv_view *v = &job->v;
-    const mirt__conv_tap *tap = &job->taps[task / job->panels];
     const mirt__conv_set *set = &job->sets[tap->set];
-    const int64_t panel = task % job->panels, per_group = job->panels / v->s.groups, g = panel / per_group;
+    const int64_t per_group = job->panels / v->s.groups, g = panel / per_group;
     const int64_t j = panel % per_group * MIRT__PANEL, columns = mirt__min(v->n - j, MIRT__PANEL),
                   co = v->s.co;
-    float *to = job->packed + set->packed + (panel * set->k + tap->at) * MIRT__PANEL;
-    (void)member;
+    float *to = job->packed + set->packed + (place * set->k + tap->at) * MIRT__PANEL;
     if (job->back) {
         const float *from = job->kernel + (tap->tap * v->n + j) * co + g * v->k;
         (job->words ? job->words->transpose : job->simd->transpose)(to, from, co, v->k, columns);
@@ -18283,6 +18283,13 @@ static void mirt__conv_pack_task(void *arg, int64_t task, int member) {
     for (int64_t p = 0; rest > 0 && p < job->k; p++)
         memset(to + p * MIRT__PANEL + columns, 0, (size_t)rest * sizeof(float));
     for (int64_t p = 0; job->round && p < job->k; p++) job->simd->round(to + p * MIRT__PANEL, columns);
+}
+
+static void mirt__conv_pack_task(void *arg, int64_t task, int member) {
+    const mirt__conv_job *job = (const mirt__conv_job *)arg;
+    const int64_t panel = task % job->panels;
+    (void)member;
+    mirt__conv_pack(job, &job->taps[task / job->panels], panel, panel);
 }
 
 /* A block of the target's rows. */
@@ -18364,8 +18371,10 @@ static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, co
     sweep->lines = py.count;
     sweep->runs = job->runs + set->run;
     sweep->run_count = set->run_count;
-    sweep->b = job->packed + set->packed;
-    sweep->b_panel = set->k * MIRT__PANEL;
+    if (!job->by_panel) {
+        sweep->b = job->packed + set->packed;
+        sweep->b_panel = set->k * MIRT__PANEL;
+    }
     sweep->c_at = ((b->image * v->target_h + py.first) * v->target_w + px.first) * v->target_c;
     if (sweep->a_y == sweep->width * sweep->a_x && sweep->c_y == sweep->width * sweep->c_x) { /* one long line */
         sweep->width *= sweep->lines;
@@ -18382,8 +18391,9 @@ static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, co
     f->sum = sum;
 }
 
-/* `next` is the block that this thread will probably process next. */
-static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64_t split, int64_t next, int member) {
+/* Panels [begin, end) of a block. `next` is the block that this thread will probably process next. */
+static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64_t begin, int64_t end, int64_t next,
+                                 int member) {
     const mirt__conv_view *v = &job->v;
     const mirt__conv *s = &v->s;
     float *scratch = (float *)mirt__scratch(job->where, member);
@@ -18396,7 +18406,7 @@ static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64
     mirt__sweep sweep;
     memset(&ahead, 0, sizeof ahead);
     memset(&sweep, 0, sizeof sweep);
-    if (job->splits == 1) mirt__conv_ahead(job, next, &ahead);
+    if (end - begin == job->panels) mirt__conv_ahead(job, next, &ahead);
     if (MIRT__TRAINS && job->beside) mirt__grad_beside_ahead(job->beside, next, &ahead);
     sweep.ahead = &ahead;
     sweep.simd = job->simd;
@@ -18408,8 +18418,9 @@ static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64
     sweep.a_group = job->pixel / s->groups;
     sweep.b_row = MIRT__PANEL;
     sweep.n = v->n;
-    sweep.begin = job->panels * split / job->splits;
-    sweep.end = job->panels * (split + 1) / job->splits;
+    sweep.b = job->packed + member * job->sets[0].k * MIRT__PANEL; /* by_panel: of this thread */
+    sweep.begin = begin;
+    sweep.end = end;
     sweep.c = f.dtype == MIRT_FLOAT32 ? (float *)f.y : NULL;
     sweep.c_x = (job->back ? s->stride_w : 1) * v->target_c;
     sweep.c_y = (job->back ? s->stride_h : 1) * v->target_w * v->target_c;
@@ -18422,7 +18433,7 @@ static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64
     f.fresh = true;
     if (MIRT__TRAINS && job->sums) f.sum = job->sums + block * v->chunks * job->sum_floats;
     for (int64_t i = 0; i < v->sets; i++)
-        mirt__conv_set_run(job, &sweep, &b, i, &f, split == 0 ? job->counts + block * v->chunks : NULL);
+        mirt__conv_set_run(job, &sweep, &b, i, &f, begin == 0 ? job->counts + block * v->chunks : NULL);
     if (f.stream) __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (MIRT__TRAINS && job->beside)
         mirt__grad_beside_run(job->beside, block, scratch + MIRT__TILE_GROUP * MIRT__PANEL, &ahead);
@@ -18432,13 +18443,31 @@ static void mirt__conv_task(void *arg, int64_t task, int member) {
     const mirt__conv_job *job = (const mirt__conv_job *)arg;
     const int64_t threads = mirt__team_size(job->where->team), most = job->beside_blocks;
     if (!MIRT__TRAINS || !job->beside) {
-        const int64_t block = task / job->splits;
-        mirt__conv_block_run(job, block, task % job->splits, block + threads, member);
+        const int64_t block = task / job->splits, split = task % job->splits;
+        mirt__conv_block_run(job, block, job->panels * split / job->splits, job->panels * (split + 1) / job->splits,
+                             block + threads, member);
         return;
     }
     for (int64_t block = task * most, end = block + most; block < end && block < job->v.blocks; block++) {
-        mirt__conv_block_run(job, block, 0, block + 1 < end ? block + 1 : end + (threads - 1) * most, member);
+        mirt__conv_block_run(job, block, 0, job->panels, block + 1 < end ? block + 1 : end + (threads - 1) * most,
+                             member);
     }
+}
+
+static void mirt__conv_panel_task(void *arg, int64_t panel, int member) {
+    const mirt__conv_job *job = (const mirt__conv_job *)arg;
+    for (int64_t i = 0; i < job->tap_count; i++) mirt__conv_pack(job, &job->taps[i], panel, member);
+    for (int64_t i = 0; i < job->v.blocks; i++) mirt__conv_block_run(job, i, panel, panel + 1, i + 1, member);
+}
+
+/* Where each panel is read by few rows, packing it takes long, and the panel is still in the cache afterwards; but each
+   panel reads all tiles. */
+static bool mirt__conv_goes_by_panel(const mirt__conv_job *job) {
+    const mirt__conv_view *v = &job->v;
+    const int64_t threads = mirt__team_size(job->where->team);
+    return !job->back && !job->beside && !job->sums && (job->direct || v->blocks == 1) &&
+           v->s.rows * v->target_h * v->target_w <= MIRT__FEW_ROWS &&
+           (job->panels % threads == 0 || job->panels >= 4 * threads);
 }
 
 /* Whether blocks may be multiplied in place. */
@@ -18507,8 +18536,13 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
             job.beside_blocks = chunks.blocks;
             tasks = chunks.chunks;
         }
-        mirt__team_for(where->team, job.tap_count * job.panels, mirt__conv_pack_task, &job);
-        mirt__team_for(where->team, tasks, mirt__conv_task, &job);
+        job.by_panel = mirt__conv_goes_by_panel(&job);
+        if (job.by_panel) {
+            mirt__team_for(where->team, job.panels, mirt__conv_panel_task, &job);
+        } else {
+            mirt__team_for(where->team, job.tap_count * job.panels, mirt__conv_pack_task, &job);
+            mirt__team_for(where->team, tasks, mirt__conv_task, &job);
+        }
     }
     if (MIRT__TRAINS && job.sums)
         mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);
@@ -18547,6 +18581,7 @@ MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__co
     }
 }
 
+#undef MIRT__FEW_ROWS
 /* Ends kernels or their drivers. */
 MIRT__KERNELS_END
 
