@@ -8595,6 +8595,9 @@ typedef struct mirt__conv_view {
     int64_t runs;                   /* runs of k in all sets, at most */
 } mirt__conv_view;
 MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back);
+/* Divides few blocks further, so that each thread has as many; positions without neighbors into whole tiles. For
+   convolutions forward without sums. */
+MIRT__LIB void mirt__conv_view_share(mirt__conv_view *view, int64_t threads, int64_t tile_rows);
 /* Offsets, in bytes, in the memory that the threads of a call share. */
 typedef struct mirt__conv_places {
     size_t source, finishing, packed, sums, counts, runs, sets, taps, end;
@@ -9305,6 +9308,21 @@ MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back)
     }
     mirt__view_blocks(&v, back);
     return v;
+}
+
+MIRT__LIB void mirt__conv_view_share(mirt__conv_view *v, int64_t threads, int64_t tile_rows) {
+    const int64_t images = v->s.rows, positions = v->target_h * v->target_w;
+    int64_t parts = v->parts;
+    if (threads == 1 || v->images > 1 || v->blocks < 1 || v->blocks >= 16 * threads ||
+        images * positions < 2 * tile_rows * threads)
+        return;
+    while (images * parts % threads != 0) parts++;
+    v->lines = mirt__parts(v->target_h, parts);
+    if (v->target_w == 1) v->lines = mirt__min(mirt__parts(v->lines, tile_rows) * tile_rows, v->target_h);
+    v->parts = mirt__parts(v->target_h, v->lines);
+    v->blocks = images * v->parts;
+    v->tile_rows = mirt__view_rows(v, false, v->lines);
+    v->input_tile = v->tile_rows * v->tile_columns * v->c;
 }
 
 static size_t mirt__shapes_place(size_t *end, int64_t count, size_t size) {
@@ -18177,6 +18195,7 @@ MIRT__KERNELS_END
 MIRT__DRIVERS_BEGIN
 
 #define MIRT__FEW_ROWS 512
+#define MIRT__PACK_STEPS 128 /* of k that a task packs; even */
 
 typedef struct mirt__conv_job {
     const mirt__simd *simd;
@@ -18264,32 +18283,36 @@ static void mirt__conv_sets(mirt__conv_job *job) {
     }
 }
 
-/* One panel of a tap's weights, into panel number `place` of the packed ones. */
-static void mirt__conv_pack(const mirt__conv_job *job, const mirt__conv_tap *tap, int64_t panel, int64_t place) {
+/* Steps [begin, end) of k in one panel of a tap's weights, into panel number `place` of the packed ones. */
+static void mirt__conv_pack(const mirt__conv_job *job, const mirt__conv_tap *tap, int64_t panel, int64_t place,
+                            int64_t begin, int64_t end) {
     const mirt__conv_view *v = &job->v;
+    const int64_t k = end - begin, per_float = job->words ? 2 : 1, rows = mirt__parts(k, per_float);
     const mirt__conv_set *set = &job->sets[tap->set];
     const int64_t per_group = job->panels / v->s.groups, g = panel / per_group;
     const int64_t j = panel % per_group * MIRT__PANEL, columns = mirt__min(v->n - j, MIRT__PANEL),
                   co = v->s.co;
-    float *to = job->packed + set->packed + (place * set->k + tap->at) * MIRT__PANEL;
+    float *to = job->packed + set->packed + (place * set->k + tap->at + begin / per_float) * MIRT__PANEL;
     if (job->back) {
-        const float *from = job->kernel + (tap->tap * v->n + j) * co + g * v->k;
-        (job->words ? job->words->transpose : job->simd->transpose)(to, from, co, v->k, columns);
+        const float *from = job->kernel + (tap->tap * v->n + j) * co + g * v->k + begin;
+        (job->words ? job->words->transpose : job->simd->transpose)(to, from, co, k, columns);
     } else {
-        const float *from = job->kernel + tap->tap * v->k * co + g * v->n + j;
-        (job->words ? job->words->copy_rows : job->simd->copy_rows)(to, from, co, v->k, columns);
+        const float *from = job->kernel + (tap->tap * v->k + begin) * co + g * v->n + j;
+        (job->words ? job->words->copy_rows : job->simd->copy_rows)(to, from, co, k, columns);
     }
     const int64_t rest = columns % job->simd->lanes ? job->simd->lanes - columns % job->simd->lanes : 0;
-    for (int64_t p = 0; rest > 0 && p < job->k; p++)
+    for (int64_t p = 0; rest > 0 && p < rows; p++)
         memset(to + p * MIRT__PANEL + columns, 0, (size_t)rest * sizeof(float));
-    for (int64_t p = 0; job->round && p < job->k; p++) job->simd->round(to + p * MIRT__PANEL, columns);
+    for (int64_t p = 0; job->round && p < rows; p++) job->simd->round(to + p * MIRT__PANEL, columns);
 }
 
 static void mirt__conv_pack_task(void *arg, int64_t task, int member) {
     const mirt__conv_job *job = (const mirt__conv_job *)arg;
-    const int64_t panel = task % job->panels;
+    const int64_t parts = mirt__parts(job->v.k, MIRT__PACK_STEPS), panel = task / parts % job->panels,
+                  begin = task % parts * MIRT__PACK_STEPS;
     (void)member;
-    mirt__conv_pack(job, &job->taps[task / job->panels], panel, panel);
+    mirt__conv_pack(job, &job->taps[task / parts / job->panels], panel, panel, begin,
+                    mirt__min(begin + MIRT__PACK_STEPS, job->v.k));
 }
 
 /* A block of the target's rows. */
@@ -18433,7 +18456,7 @@ static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64
     f.fresh = true;
     if (MIRT__TRAINS && job->sums) f.sum = job->sums + block * v->chunks * job->sum_floats;
     for (int64_t i = 0; i < v->sets; i++)
-        mirt__conv_set_run(job, &sweep, &b, i, &f, begin == 0 ? job->counts + block * v->chunks : NULL);
+        mirt__conv_set_run(job, &sweep, &b, i, &f, begin == 0 && job->sums ? job->counts + block * v->chunks : NULL);
     if (f.stream) __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (MIRT__TRAINS && job->beside)
         mirt__grad_beside_run(job->beside, block, scratch + MIRT__TILE_GROUP * MIRT__PANEL, &ahead);
@@ -18456,18 +18479,21 @@ static void mirt__conv_task(void *arg, int64_t task, int member) {
 
 static void mirt__conv_panel_task(void *arg, int64_t panel, int member) {
     const mirt__conv_job *job = (const mirt__conv_job *)arg;
-    for (int64_t i = 0; i < job->tap_count; i++) mirt__conv_pack(job, &job->taps[i], panel, member);
+    for (int64_t i = 0; i < job->tap_count; i++) mirt__conv_pack(job, &job->taps[i], panel, member, 0, job->v.k);
     for (int64_t i = 0; i < job->v.blocks; i++) mirt__conv_block_run(job, i, panel, panel + 1, i + 1, member);
 }
 
-/* Where each panel is read by few rows, packing it takes long, and the panel is still in the cache afterwards; but each
-   panel reads all tiles. */
-static bool mirt__conv_goes_by_panel(const mirt__conv_job *job) {
-    const mirt__conv_view *v = &job->v;
+/* Divides the work among threads, where no sums depend on how. If few rows read each panel of weights, packing it takes
+   long, and the panel is still in the cache afterwards; but each panel reads all tiles. */
+static void mirt__conv_share(mirt__conv_job *job) {
+    mirt__conv_view *v = &job->v;
     const int64_t threads = mirt__team_size(job->where->team);
-    return !job->back && !job->beside && !job->sums && (job->direct || v->blocks == 1) &&
-           v->s.rows * v->target_h * v->target_w <= MIRT__FEW_ROWS &&
-           (job->panels % threads == 0 || job->panels >= 4 * threads);
+    const bool even = threads == 1 || job->panels >= 4 * threads ||
+                      (job->panels % threads == 0 && v->n % MIRT__PANEL == 0); /* panels for each thread */
+    if (job->back || job->beside || job->sums) return;
+    job->by_panel = even && (job->direct || v->blocks == 1) &&
+                    v->s.rows * v->target_h * v->target_w <= MIRT__FEW_ROWS;
+    if (!job->by_panel) mirt__conv_view_share(v, threads, job->simd->rows);
 }
 
 /* Whether blocks may be multiplied in place. */
@@ -18526,6 +18552,7 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     job.panels = v->s.groups * mirt__parts(v->n, MIRT__PANEL);
     job.sum_floats = mirt__sum_floats(epilogue, v->target_c);
     mirt__conv_sets(&job);
+    mirt__conv_share(&job);
     if (v->blocks > 0) {
         /* More tasks balance the load better, but each task of a block reads the block's tile. */
         job.splits = mirt__sweep_splits(where, v->blocks, job.panels, job.direct ? 8 : 3);
@@ -18536,11 +18563,11 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
             job.beside_blocks = chunks.blocks;
             tasks = chunks.chunks;
         }
-        job.by_panel = mirt__conv_goes_by_panel(&job);
         if (job.by_panel) {
             mirt__team_for(where->team, job.panels, mirt__conv_panel_task, &job);
         } else {
-            mirt__team_for(where->team, job.tap_count * job.panels, mirt__conv_pack_task, &job);
+            mirt__team_for(where->team, job.tap_count * job.panels * mirt__parts(v->k, MIRT__PACK_STEPS),
+                           mirt__conv_pack_task, &job);
             mirt__team_for(where->team, tasks, mirt__conv_task, &job);
         }
     }
@@ -18582,6 +18609,7 @@ MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__co
 }
 
 #undef MIRT__FEW_ROWS
+#undef MIRT__PACK_STEPS
 /* Ends kernels or their drivers. */
 MIRT__KERNELS_END
 
