@@ -3181,8 +3181,8 @@ MIRT_API mirt_status mirt_trace_end(mirt_strategy *strategy);
 /* What happens in a step on the first device, as far as its threads are concerned. */
 typedef enum mirt_task_kind {
     MIRT_TASK_PHASE, /* the device enters the mirt_phase `index`, or an internal one (mirt_phase_name has a name) */
-    MIRT_TASK_LOOP,  /* a parallel loop of `index` tasks begins. Its threads claim them in ascending order, and meet at
-                        its end */
+    MIRT_TASK_LOOP,  /* a parallel loop of `index` tasks begins. Each thread does a part of them in ascending order,
+                        then some of those that others have yet to begin; they meet at its end */
     MIRT_TASK_DONE,  /* one thread alone: task `index` of the loop has ended */
     MIRT_TASK_JOIN,  /* several threads: the loop has ended */
     MIRT_TASK_OP     /* operation `index` of the program has ended */
@@ -5744,8 +5744,8 @@ MIRT__LIB int mirt__team_size(const mirt__team *team);
 /* Runs fn once on every member and returns when all have finished; false: the caller stopped waiting for them
    (mirt__team_look). */
 MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg);
-/* Runs fn for every task in [0, tasks), claimed dynamically: the result must not depend on the member that runs a
-   task. */
+/* Runs fn for every task in [0, tasks). Each member begins with a part of its own, always the same, then claims what
+   others have yet to begin: the result must not depend on the member that runs a task. */
 MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member),
                               void *arg);
 /* A barrier for all members of a running mirt__team_run; false: as above. */
@@ -7789,27 +7789,17 @@ MIRT__LIB mirt_status mirt__own_process(int64_t process, const char *call, const
 
 /* Thread pool: threads that wait for jobs, and gates to wait at. */
 
-/* The data that members of mirt__team_for share. */
-typedef struct mirt__team_loop {
-    void (*fn)(void *arg, int64_t task, int member);
-    void *arg;
-    int64_t tasks;
-    int64_t next; /* atomic: the first unclaimed task */
-} mirt__team_loop;
-
-static void mirt__team_loop_run(void *arg, int member) {
-    mirt__team_loop *loop = (mirt__team_loop *)arg;
-    for (;;) {
-        int64_t task = __atomic_fetch_add(&loop->next, 1, __ATOMIC_RELAXED);
-        if (task >= loop->tasks) return;
-        loop->fn(loop->arg, task, member);
-    }
-}
+/* Claims of a member's tasks: the number of the loop, and in the lower half how many are claimed in it. Atomic. */
+typedef struct mirt__team_range {
+    uint64_t claimed __attribute__((aligned(MIRT__ALIGN)));
+} mirt__team_range;
 
 #ifdef MIRRORTRAIN_NO_THREADS
 
 struct mirt__team {
     int size;
+    uint32_t loops;
+    mirt__team_range *range;
     const mirt__task_recorder *recorder; /* NULL: none */
 };
 
@@ -7889,6 +7879,8 @@ struct mirt__team {
     void *arg;
     mirt__caller caller;
     int size, started;
+    uint32_t loops;          /* until now; */
+    mirt__team_range *range; /* of each member, in the one under way */
     int spin;
     bool quit;
     mirt__team_looker looker;
@@ -8108,8 +8100,11 @@ MIRT__LIB mirt__team *mirt__team_create(int size, int spin) {
     memset(team, 0, sizeof *team);
     team->size = size;
     team->spin = spin;
+    team->loops = UINT32_MAX - 50; /* so that every test sees them begin anew */
     team->members = (mirt__team_member *)mirt__calloc((size_t)size, sizeof(mirt__team_member));
-    bool fine = team->members && mirt__gate_create(&team->work) && mirt__gate_create(&team->done) &&
+    team->range = (mirt__team_range *)mirt__aligned_alloc((size_t)size * sizeof *team->range);
+    if (team->range) memset(team->range, 0, (size_t)size * sizeof *team->range);
+    bool fine = team->members && team->range && mirt__gate_create(&team->work) && mirt__gate_create(&team->done) &&
                 mirt__gate_create(&team->barrier);
     for (int i = 1; fine && i < size; i++) {
         mirt__team_member *member = &team->members[i];
@@ -8139,6 +8134,7 @@ MIRT__LIB void mirt__team_destroy(mirt__team *team) {
     mirt__gate_destroy(&team->done);
     mirt__gate_destroy(&team->barrier);
     mirt__free(team->members);
+    mirt__aligned_free(team->range);
     mirt__aligned_free(team);
 }
 
@@ -8180,10 +8176,53 @@ MIRT__LIB int mirt__team_size(const mirt__team *team) {
     return team ? team->size : 1;
 }
 
+/* >>loops */
+
+/* The data that members of mirt__team_for share. A loop over the same rows as the one before gives each member the rows
+   that are in its cache: every member has a range of the tasks, and helps others when it has finished its own. */
+typedef struct mirt__team_loop {
+    mirt__team *team;
+    void (*fn)(void *arg, int64_t task, int member);
+    void *arg;
+    int64_t tasks;
+    uint32_t number; /* of the loop */
+    int open;        /* atomic: ranges with unclaimed tasks */
+} mirt__team_loop;
+
+/* Claims the next task of a range of `count`: its number in the range, or -1. */
+static int64_t mirt__team_claim(mirt__team_range *range, uint32_t loop, int64_t count) {
+    uint64_t old = __atomic_load_n(&range->claimed, __ATOMIC_RELAXED);
+    for (;;) {
+        const uint64_t taken = old >> 32 == loop ? (uint32_t)old : 0;
+        if ((int64_t)taken >= count) return -1;
+        if (__atomic_compare_exchange_n(&range->claimed, &old, (uint64_t)loop << 32 | (taken + 1), true,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+            return (int64_t)taken;
+    }
+}
+
+static void mirt__team_loop_run(void *arg, int member) {
+    mirt__team_loop *loop = (mirt__team_loop *)arg;
+    const int size = loop->team->size;
+    for (int i = 0; i < size && __atomic_load_n(&loop->open, __ATOMIC_RELAXED) > 0; i++) {
+        const int owner = (member + i) % size;
+        const int64_t begin = loop->tasks * owner / size, count = loop->tasks * (owner + 1) / size - begin;
+        int64_t task;
+        while ((task = mirt__team_claim(&loop->team->range[owner], loop->number, count)) >= 0) {
+            if (task + 1 == count) __atomic_fetch_sub(&loop->open, 1, __ATOMIC_RELAXED);
+            loop->fn(loop->arg, begin + task, member);
+        }
+    }
+}
+
 /* The members claim tasks. */
 static void mirt__team_share(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member),
                              void *arg) {
-    mirt__team_loop loop = {fn, arg, tasks, 0};
+    mirt__team_loop loop = {team, fn, arg, tasks, ++team->loops, tasks < team->size ? (int)tasks : team->size};
+    if (loop.number == 0) { /* numbers begin anew */
+        memset(team->range, 0, (size_t)team->size * sizeof *team->range);
+        loop.number = team->loops = 1;
+    }
     mirt__team_run(team, mirt__team_loop_run, &loop);
 }
 
@@ -18414,9 +18453,8 @@ static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, co
     f->sum = sum;
 }
 
-/* Panels [begin, end) of a block. `next` is the block that this thread will probably process next. */
-static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64_t begin, int64_t end, int64_t next,
-                                 int member) {
+/* Panels [begin, end) of a block. The next one is this thread's, too, as a rule. */
+static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64_t begin, int64_t end, int member) {
     const mirt__conv_view *v = &job->v;
     const mirt__conv *s = &v->s;
     float *scratch = (float *)mirt__scratch(job->where, member);
@@ -18429,8 +18467,8 @@ static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64
     mirt__sweep sweep;
     memset(&ahead, 0, sizeof ahead);
     memset(&sweep, 0, sizeof sweep);
-    if (end - begin == job->panels) mirt__conv_ahead(job, next, &ahead);
-    if (MIRT__TRAINS && job->beside) mirt__grad_beside_ahead(job->beside, next, &ahead);
+    if (end - begin == job->panels) mirt__conv_ahead(job, block + 1, &ahead);
+    if (MIRT__TRAINS && job->beside) mirt__grad_beside_ahead(job->beside, block + 1, &ahead);
     sweep.ahead = &ahead;
     sweep.simd = job->simd;
     sweep.tile = job->words ? job->words->tile : job->simd->tile;
@@ -18464,23 +18502,21 @@ static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64
 
 static void mirt__conv_task(void *arg, int64_t task, int member) {
     const mirt__conv_job *job = (const mirt__conv_job *)arg;
-    const int64_t threads = mirt__team_size(job->where->team), most = job->beside_blocks;
+    const int64_t most = job->beside_blocks;
     if (!MIRT__TRAINS || !job->beside) {
         const int64_t block = task / job->splits, split = task % job->splits;
         mirt__conv_block_run(job, block, job->panels * split / job->splits, job->panels * (split + 1) / job->splits,
-                             block + threads, member);
+                             member);
         return;
     }
-    for (int64_t block = task * most, end = block + most; block < end && block < job->v.blocks; block++) {
-        mirt__conv_block_run(job, block, 0, job->panels, block + 1 < end ? block + 1 : end + (threads - 1) * most,
-                             member);
-    }
+    for (int64_t block = task * most, end = block + most; block < end && block < job->v.blocks; block++)
+        mirt__conv_block_run(job, block, 0, job->panels, member);
 }
 
 static void mirt__conv_panel_task(void *arg, int64_t panel, int member) {
     const mirt__conv_job *job = (const mirt__conv_job *)arg;
     for (int64_t i = 0; i < job->tap_count; i++) mirt__conv_pack(job, &job->taps[i], panel, member, 0, job->v.k);
-    for (int64_t i = 0; i < job->v.blocks; i++) mirt__conv_block_run(job, i, panel, panel + 1, i + 1, member);
+    for (int64_t i = 0; i < job->v.blocks; i++) mirt__conv_block_run(job, i, panel, panel + 1, member);
 }
 
 /* Divides the work among threads, where no sums depend on how. If few rows read each panel of weights, packing it takes

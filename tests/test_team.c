@@ -44,6 +44,17 @@ static void count_task(void *arg, int64_t task, int member) {
     c->sum[member] += task;
 }
 
+/* The first task ends when all others have, or after ten seconds. */
+static void wait_for_others(void *arg, int64_t task, int member) {
+    int *done = (int *)arg;
+    const double since = mirt__now();
+    (void)member;
+    while (task == 0 && __atomic_load_n(done, __ATOMIC_SEQ_CST) < TASKS - 1 && mirt__now() - since < 10)
+        sched_yield();
+    if (task > 0) __atomic_add_fetch(done, 1, __ATOMIC_SEQ_CST);
+    else if (__atomic_load_n(done, __ATOMIC_SEQ_CST) < TASKS - 1) __atomic_store_n(done, -TASKS, __ATOMIC_SEQ_CST);
+}
+
 static void count_member(void *arg, int member) {
     ((int *)arg)[member]++;
 }
@@ -86,6 +97,11 @@ static void test_size(int size, bool spin) {
         }
     }
     ok(wrong == 0, "every task runs exactly once (%d wrong)", wrong);
+    if (size > 1) {
+        int done = 0;
+        mirt__team_for(team, TASKS, wait_for_others, &done);
+        ok(done == TASKS - 1, "others do the tasks of a member that is late");
+    }
 
     int runs[SIZES] = {0};
     for (int i = 0; i < 500; i++) mirt__team_run(team, count_member, runs);

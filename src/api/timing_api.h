@@ -51,8 +51,8 @@ MIRT_API mirt_status mirt_trace_end(mirt_strategy *strategy);
 /* What happens in a step on the first device, as far as its threads are concerned. */
 typedef enum mirt_task_kind {
     MIRT_TASK_PHASE, /* the device enters the mirt_phase `index`, or an internal one (mirt_phase_name has a name) */
-    MIRT_TASK_LOOP,  /* a parallel loop of `index` tasks begins. Its threads claim them in ascending order, and meet at
-                        its end */
+    MIRT_TASK_LOOP,  /* a parallel loop of `index` tasks begins. Each thread does a part of them in ascending order,
+                        then some of those that others have yet to begin; they meet at its end */
     MIRT_TASK_DONE,  /* one thread alone: task `index` of the loop has ended */
     MIRT_TASK_JOIN,  /* several threads: the loop has ended */
     MIRT_TASK_OP     /* operation `index` of the program has ended */

@@ -26,8 +26,8 @@ MIRT__LIB int mirt__team_size(const mirt__team *team);
 /* Runs fn once on every member and returns when all have finished; false: the caller stopped waiting for them
    (mirt__team_look). */
 MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg);
-/* Runs fn for every task in [0, tasks), claimed dynamically: the result must not depend on the member that runs a
-   task. */
+/* Runs fn for every task in [0, tasks). Each member begins with a part of its own, always the same, then claims what
+   others have yet to begin: the result must not depend on the member that runs a task. */
 MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member),
                               void *arg);
 /* A barrier for all members of a running mirt__team_run; false: as above. */

@@ -226,9 +226,8 @@ static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, co
     f->sum = sum;
 }
 
-/* Panels [begin, end) of a block. `next` is the block that this thread will probably process next. */
-static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64_t begin, int64_t end, int64_t next,
-                                 int member) {
+/* Panels [begin, end) of a block. The next one is this thread's, too, as a rule. */
+static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64_t begin, int64_t end, int member) {
     const mirt__conv_view *v = &job->v;
     const mirt__conv *s = &v->s;
     float *scratch = (float *)mirt__scratch(job->where, member);
@@ -241,8 +240,8 @@ static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64
     mirt__sweep sweep;
     memset(&ahead, 0, sizeof ahead);
     memset(&sweep, 0, sizeof sweep);
-    if (end - begin == job->panels) mirt__conv_ahead(job, next, &ahead);
-    if (MIRT__TRAINS && job->beside) mirt__grad_beside_ahead(job->beside, next, &ahead);
+    if (end - begin == job->panels) mirt__conv_ahead(job, block + 1, &ahead);
+    if (MIRT__TRAINS && job->beside) mirt__grad_beside_ahead(job->beside, block + 1, &ahead);
     sweep.ahead = &ahead;
     sweep.simd = job->simd;
     sweep.tile = job->words ? job->words->tile : job->simd->tile;
@@ -276,23 +275,21 @@ static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64
 
 static void mirt__conv_task(void *arg, int64_t task, int member) {
     const mirt__conv_job *job = (const mirt__conv_job *)arg;
-    const int64_t threads = mirt__team_size(job->where->team), most = job->beside_blocks;
+    const int64_t most = job->beside_blocks;
     if (!MIRT__TRAINS || !job->beside) {
         const int64_t block = task / job->splits, split = task % job->splits;
         mirt__conv_block_run(job, block, job->panels * split / job->splits, job->panels * (split + 1) / job->splits,
-                             block + threads, member);
+                             member);
         return;
     }
-    for (int64_t block = task * most, end = block + most; block < end && block < job->v.blocks; block++) {
-        mirt__conv_block_run(job, block, 0, job->panels, block + 1 < end ? block + 1 : end + (threads - 1) * most,
-                             member);
-    }
+    for (int64_t block = task * most, end = block + most; block < end && block < job->v.blocks; block++)
+        mirt__conv_block_run(job, block, 0, job->panels, member);
 }
 
 static void mirt__conv_panel_task(void *arg, int64_t panel, int member) {
     const mirt__conv_job *job = (const mirt__conv_job *)arg;
     for (int64_t i = 0; i < job->tap_count; i++) mirt__conv_pack(job, &job->taps[i], panel, member, 0, job->v.k);
-    for (int64_t i = 0; i < job->v.blocks; i++) mirt__conv_block_run(job, i, panel, panel + 1, i + 1, member);
+    for (int64_t i = 0; i < job->v.blocks; i++) mirt__conv_block_run(job, i, panel, panel + 1, member);
 }
 
 /* Divides the work among threads, where no sums depend on how. If few rows read each panel of weights, packing it takes
