@@ -7794,12 +7794,22 @@ typedef struct mirt__team_range {
     uint64_t claimed __attribute__((aligned(MIRT__ALIGN)));
 } mirt__team_range;
 
+/* The data that members of mirt__team_for share. A loop over the same rows as the one before gives each member the rows
+   that are in its cache: every member has a range of the tasks, and helps others when it has finished its own. */
+typedef struct mirt__team_loop {
+    void (*fn)(void *arg, int64_t task, int member);
+    void *arg;
+    int64_t tasks;
+    uint32_t number;         /* of the loop */
+    int open;                /* atomic: ranges with unclaimed tasks */
+    mirt__team_range *range; /* of each member */
+} mirt__team_loop;
+
 #ifdef MIRRORTRAIN_NO_THREADS
 
 struct mirt__team {
     int size;
-    uint32_t loops;
-    mirt__team_range *range;
+    mirt__team_loop loop;
     const mirt__task_recorder *recorder; /* NULL: none */
 };
 
@@ -7879,8 +7889,7 @@ struct mirt__team {
     void *arg;
     mirt__caller caller;
     int size, started;
-    uint32_t loops;          /* until now; */
-    mirt__team_range *range; /* of each member, in the one under way */
+    mirt__team_loop loop; /* the one under way, or the last */
     int spin;
     bool quit;
     mirt__team_looker looker;
@@ -8100,11 +8109,12 @@ MIRT__LIB mirt__team *mirt__team_create(int size, int spin) {
     memset(team, 0, sizeof *team);
     team->size = size;
     team->spin = spin;
-    team->loops = UINT32_MAX - 50; /* so that every test sees them begin anew */
+    team->loop.number = UINT32_MAX - 50; /* so that every test sees them begin anew */
     team->members = (mirt__team_member *)mirt__calloc((size_t)size, sizeof(mirt__team_member));
-    team->range = (mirt__team_range *)mirt__aligned_alloc((size_t)size * sizeof *team->range);
-    if (team->range) memset(team->range, 0, (size_t)size * sizeof *team->range);
-    bool fine = team->members && team->range && mirt__gate_create(&team->work) && mirt__gate_create(&team->done) &&
+    mirt__team_range *range = (mirt__team_range *)mirt__aligned_alloc((size_t)size * sizeof *range);
+    if (range) memset(range, 0, (size_t)size * sizeof *range);
+    team->loop.range = range;
+    bool fine = team->members && range && mirt__gate_create(&team->work) && mirt__gate_create(&team->done) &&
                 mirt__gate_create(&team->barrier);
     for (int i = 1; fine && i < size; i++) {
         mirt__team_member *member = &team->members[i];
@@ -8134,7 +8144,7 @@ MIRT__LIB void mirt__team_destroy(mirt__team *team) {
     mirt__gate_destroy(&team->done);
     mirt__gate_destroy(&team->barrier);
     mirt__free(team->members);
-    mirt__aligned_free(team->range);
+    mirt__aligned_free(team->loop.range);
     mirt__aligned_free(team);
 }
 
@@ -8178,17 +8188,6 @@ MIRT__LIB int mirt__team_size(const mirt__team *team) {
 
 /* >>loops */
 
-/* The data that members of mirt__team_for share. A loop over the same rows as the one before gives each member the rows
-   that are in its cache: every member has a range of the tasks, and helps others when it has finished its own. */
-typedef struct mirt__team_loop {
-    mirt__team *team;
-    void (*fn)(void *arg, int64_t task, int member);
-    void *arg;
-    int64_t tasks;
-    uint32_t number; /* of the loop */
-    int open;        /* atomic: ranges with unclaimed tasks */
-} mirt__team_loop;
-
 /* Claims the next task of a range of `count`: its number in the range, or -1. */
 static int64_t mirt__team_claim(mirt__team_range *range, uint32_t loop, int64_t count) {
     uint64_t old = __atomic_load_n(&range->claimed, __ATOMIC_RELAXED);
@@ -8202,13 +8201,14 @@ static int64_t mirt__team_claim(mirt__team_range *range, uint32_t loop, int64_t 
 }
 
 static void mirt__team_loop_run(void *arg, int member) {
-    mirt__team_loop *loop = (mirt__team_loop *)arg;
-    const int size = loop->team->size;
+    const mirt__team *team = (const mirt__team *)arg;
+    mirt__team_loop *loop = &((mirt__team *)arg)->loop;
+    const int size = team->size;
     for (int i = 0; i < size && __atomic_load_n(&loop->open, __ATOMIC_RELAXED) > 0; i++) {
         const int owner = (member + i) % size;
         const int64_t begin = loop->tasks * owner / size, count = loop->tasks * (owner + 1) / size - begin;
         int64_t task;
-        while ((task = mirt__team_claim(&loop->team->range[owner], loop->number, count)) >= 0) {
+        while ((task = mirt__team_claim(&loop->range[owner], loop->number, count)) >= 0) {
             if (task + 1 == count) __atomic_fetch_sub(&loop->open, 1, __ATOMIC_RELAXED);
             loop->fn(loop->arg, begin + task, member);
         }
@@ -8218,12 +8218,16 @@ static void mirt__team_loop_run(void *arg, int member) {
 /* The members claim tasks. */
 static void mirt__team_share(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member),
                              void *arg) {
-    mirt__team_loop loop = {team, fn, arg, tasks, ++team->loops, tasks < team->size ? (int)tasks : team->size};
-    if (loop.number == 0) { /* numbers begin anew */
-        memset(team->range, 0, (size_t)team->size * sizeof *team->range);
-        loop.number = team->loops = 1;
+    mirt__team_loop *loop = &team->loop;
+    loop->fn = fn;
+    loop->arg = arg;
+    loop->tasks = tasks;
+    loop->open = tasks < team->size ? (int)tasks : team->size;
+    if (++loop->number == 0) { /* numbers begin anew */
+        memset(loop->range, 0, (size_t)team->size * sizeof *loop->range);
+        loop->number = 1;
     }
-    mirt__team_run(team, mirt__team_loop_run, &loop);
+    mirt__team_run(team, mirt__team_loop_run, team);
 }
 
 /* >>recording */
@@ -8634,8 +8638,8 @@ typedef struct mirt__conv_view {
     int64_t runs;                   /* runs of k in all sets, at most */
 } mirt__conv_view;
 MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back);
-/* Divides few blocks further, so that each thread has as many; positions without neighbors into whole tiles. For
-   convolutions forward without sums. */
+/* Divides few blocks further, so that each thread has about as many; positions without neighbors into whole tiles. No
+   block becomes larger. For convolutions forward without sums. */
 MIRT__LIB void mirt__conv_view_share(mirt__conv_view *view, int64_t threads, int64_t tile_rows);
 /* Offsets, in bytes, in the memory that the threads of a call share. */
 typedef struct mirt__conv_places {
@@ -9350,14 +9354,14 @@ MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back)
 }
 
 MIRT__LIB void mirt__conv_view_share(mirt__conv_view *v, int64_t threads, int64_t tile_rows) {
-    const int64_t images = v->s.rows, positions = v->target_h * v->target_w;
+    const int64_t images = v->s.rows, positions = v->target_h * v->target_w, most = v->lines;
     int64_t parts = v->parts;
     if (threads == 1 || v->images > 1 || v->blocks < 1 || v->blocks >= 16 * threads ||
         images * positions < 2 * tile_rows * threads)
         return;
     while (images * parts % threads != 0) parts++;
     v->lines = mirt__parts(v->target_h, parts);
-    if (v->target_w == 1) v->lines = mirt__min(mirt__parts(v->lines, tile_rows) * tile_rows, v->target_h);
+    if (v->target_w == 1) v->lines = mirt__min(mirt__parts(v->lines, tile_rows) * tile_rows, most);
     v->parts = mirt__parts(v->target_h, v->lines);
     v->blocks = images * v->parts;
     v->tile_rows = mirt__view_rows(v, false, v->lines);
@@ -57579,14 +57583,17 @@ typedef struct mirt__fit_settings {
     uint64_t model, kernels, weights, training, samples, batch, step;
 } mirt__fit_settings;
 
-/* Of the description for files, or as much of it as there can be for such a model. */
+/* Of the description for files, but for the model's name, or of as much of it as there can be for such a model. */
 static uint64_t mirt__model_hash(mirt_model *model) {
     mirt__text text = {NULL, 0, 0, false};
     mirt__error error;
     mirt__error_get(&error);
     mirt__architecture_write(model, &text);
     mirt__error_set(&error);
-    const uint64_t hash = mirt__hash_bytes((uint64_t)model->graph.count, text.data, text.size);
+    const int64_t count[] = {model->graph.count, mirt__root(model, NULL)->num_variables};
+    const char *layers = text.data ? strstr(text.data, ",\"layers\"") : NULL; /* follows the model's name */
+    uint64_t hash = mirt__hash_bytes(0, count, sizeof count);
+    if (layers) hash = mirt__hash_bytes(hash, layers, strlen(layers));
     mirt__text_free(&text);
     return hash;
 }

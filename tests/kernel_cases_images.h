@@ -131,6 +131,9 @@ static const int32_t conv_shapes[][MAX_NUMBERS] = {
     {2, 3, 3, 2, 4, 5, 5, 1, 1, 1, 1, 1, 1, 0, 1, 0, 0, 1}, /* the kernel is larger than the image */
     {0, 6, 6, 3, 5, 3, 3, 1, 1, 1, 1, 1, 0, 0, 1, MIRT_RELU, MIRT_RELU, 1},
     {1, 9, 10, 1, 3, 9, 9, 1, 1, 1, 1, 1, 1, 0, 1, 0, 0, 0}, /* more taps than a block of runs */
+    {1, 7, 7, 5, 192, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, MIRT_RELU, 0, 0}, /* panels for two or three threads */
+    {1, 7, 6, 10, 384, 3, 3, 1, 1, 1, 1, 2, 1, 0, 1, 0, 0, 0},
+    {2, 4, 5, 129, 192, 1, 1, 1, 1, 1, 1, 1, 0, 3, 1, 0, 0, 0},
     {SHAPE_LARGE},
     {2, 40, 30, 64, 4, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, MIRT_RELU, MIRT_RELU, 0}, /* several tiles of an image */
     {2, 40, 30, 4, 64, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, 0, MIRT_RELU, 0},

@@ -398,6 +398,34 @@ static void check_room_for_fewer(void) {
     ok(enough, "room for 300 images is enough for 1 to 299");
 }
 
+/* Blocks that are divided among threads are not larger than before, and have all rows. */
+static void check_shared_views(void) {
+    static const int shapes[][4] = {{14, 576, 96, 1}, {28, 192, 32, 1}, {7, 64, 8, 3}, {56, 24, 144, 1},
+                                    {1, 3136, 64, 1}, {1, 4200, 8, 1},  {9, 3, 5, 3},  {31, 16, 16, 3}};
+    int wrong = 0;
+    for (int i = 0; i < MIRT__COUNT(shapes) * 64; i++) {
+        const int *shape = shapes[i / 64];
+        mirt__conv s;
+        memset(&s, 0, sizeof s);
+        s.h = s.w = s.oh = s.ow = shape[0];
+        s.ci = shape[1];
+        s.co = shape[2];
+        s.kh = s.kw = shape[3];
+        s.pad_top = s.pad_left = s.kh / 2;
+        s.groups = s.stride_h = s.stride_w = s.dilation_h = s.dilation_w = 1;
+        for (s.rows = 0; s.rows <= 70; s.rows++) {
+            const mirt__conv_view before = mirt__conv_view_of(&s, false);
+            mirt__conv_view v = before;
+            mirt__conv_view_share(&v, i % 64 + 1, i % 2 ? 4 : 6);
+            wrong += v.lines > before.lines || v.input_tile > before.input_tile || v.blocks < before.blocks;
+            if (before.images > 1 || before.blocks == 0) continue;
+            wrong += v.parts * v.lines < v.target_h || (v.parts - 1) * v.lines >= v.target_h ||
+                     v.blocks != v.s.rows * v.parts;
+        }
+    }
+    ok(wrong == 0, "blocks for 1 to 64 threads: %d are wrong", wrong);
+}
+
 /* A reduction: chunks of MIRT__REDUCE_CHUNK in row-major order, and mirt__tree over the chunks. */
 static void check_reduce_chunks(const mirt__kernels *k) {
     enum { N = 11 * MIRT__REDUCE_CHUNK + 7, CHUNKS = 12 };
@@ -598,6 +626,7 @@ int main(int argc, char **argv) {
     check_philox();
     check_tree();
     check_room_for_fewer();
+    check_shared_views();
     if (lawful(tables[0])) check_choice(tables, count);
     aligned = getenv("MIRT_TEST_ALIGNED") != NULL;
     /* A row for every function of the table, four for the loss: each takes a pointer's room, as do the name and the

@@ -114,14 +114,14 @@ MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back)
 }
 
 MIRT__LIB void mirt__conv_view_share(mirt__conv_view *v, int64_t threads, int64_t tile_rows) {
-    const int64_t images = v->s.rows, positions = v->target_h * v->target_w;
+    const int64_t images = v->s.rows, positions = v->target_h * v->target_w, most = v->lines;
     int64_t parts = v->parts;
     if (threads == 1 || v->images > 1 || v->blocks < 1 || v->blocks >= 16 * threads ||
         images * positions < 2 * tile_rows * threads)
         return;
     while (images * parts % threads != 0) parts++;
     v->lines = mirt__parts(v->target_h, parts);
-    if (v->target_w == 1) v->lines = mirt__min(mirt__parts(v->lines, tile_rows) * tile_rows, v->target_h);
+    if (v->target_w == 1) v->lines = mirt__min(mirt__parts(v->lines, tile_rows) * tile_rows, most);
     v->parts = mirt__parts(v->target_h, v->lines);
     v->blocks = images * v->parts;
     v->tile_rows = mirt__view_rows(v, false, v->lines);

@@ -61,8 +61,8 @@ typedef struct mirt__conv_view {
     int64_t runs;                   /* runs of k in all sets, at most */
 } mirt__conv_view;
 MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back);
-/* Divides few blocks further, so that each thread has as many; positions without neighbors into whole tiles. For
-   convolutions forward without sums. */
+/* Divides few blocks further, so that each thread has about as many; positions without neighbors into whole tiles. No
+   block becomes larger. For convolutions forward without sums. */
 MIRT__LIB void mirt__conv_view_share(mirt__conv_view *view, int64_t threads, int64_t tile_rows);
 /* Offsets, in bytes, in the memory that the threads of a call share. */
 typedef struct mirt__conv_places {

@@ -83,14 +83,17 @@ typedef struct mirt__fit_settings {
     uint64_t model, kernels, weights, training, samples, batch, step;
 } mirt__fit_settings;
 
-/* Of the description for files, or as much of it as there can be for such a model. */
+/* Of the description for files, but for the model's name, or of as much of it as there can be for such a model. */
 static uint64_t mirt__model_hash(mirt_model *model) {
     mirt__text text = {NULL, 0, 0, false};
     mirt__error error;
     mirt__error_get(&error);
     mirt__architecture_write(model, &text);
     mirt__error_set(&error);
-    const uint64_t hash = mirt__hash_bytes((uint64_t)model->graph.count, text.data, text.size);
+    const int64_t count[] = {model->graph.count, mirt__root(model, NULL)->num_variables};
+    const char *layers = text.data ? strstr(text.data, ",\"layers\"") : NULL; /* follows the model's name */
+    uint64_t hash = mirt__hash_bytes(0, count, sizeof count);
+    if (layers) hash = mirt__hash_bytes(hash, layers, strlen(layers));
     mirt__text_free(&text);
     return hash;
 }
