@@ -8201,8 +8201,8 @@ static int64_t mirt__team_claim(mirt__team_range *range, uint32_t loop, int64_t 
 }
 
 static void mirt__team_loop_run(void *arg, int member) {
-    const mirt__team *team = (const mirt__team *)arg;
-    mirt__team_loop *loop = &((mirt__team *)arg)->loop;
+    mirt__team *team = (mirt__team *)arg;
+    mirt__team_loop *loop = &team->loop;
     const int size = team->size;
     for (int i = 0; i < size && __atomic_load_n(&loop->open, __ATOMIC_RELAXED) > 0; i++) {
         const int owner = (member + i) % size;
@@ -18237,7 +18237,7 @@ MIRT__KERNELS_END
 /* Begins drivers of kernels. */
 MIRT__DRIVERS_BEGIN
 
-#define MIRT__FEW_ROWS 512
+#define MIRT__FEW_ROWS 512   /* positions of the target, at most, for which tasks go panel by panel */
 #define MIRT__PACK_STEPS 128 /* of k that a task packs; even */
 
 typedef struct mirt__conv_job {

@@ -6,7 +6,7 @@
 
 #include "optimize_drivers.inc"
 
-#define MIRT__FEW_ROWS 512
+#define MIRT__FEW_ROWS 512   /* positions of the target, at most, for which tasks go panel by panel */
 #define MIRT__PACK_STEPS 128 /* of k that a task packs; even */
 
 typedef struct mirt__conv_job {
