@@ -39,18 +39,23 @@ static const char *flag_of_runs(const options *o) {
            : o->overwrite ? "overwrite" : o->tensorboard ? "tensorboard" : o->report ? "report" : NULL;
 }
 
-/* Finds, or removes, the checkpoints of a run, which are regular files. Returns their number and the last one's name.
-   */
-static int find_checkpoints(const char *directory, bool clear, char name[256]) {
-    static const char start[] = "ckpt_", end[] = ".safetensors";
+typedef struct {
+    const char *start, *end; /* of their names */
+} file_kind;
+
+static const file_kind checkpoints = {"ckpt_", ".safetensors"}, parts_of_pages = {"report.html.", ".tmp"};
+
+/* Finds, or removes, a run's regular files of a kind. Returns their number and the last one's name. */
+static int find_files(const char *directory, file_kind kind, bool clear, char name[256]) {
+    const size_t start = strlen(kind.start), end = strlen(kind.end);
     int found = 0;
     DIR *stream = opendir(directory);
     for (const struct dirent *entry; stream && (entry = readdir(stream)) != NULL;) {
         struct stat info;
         const size_t length = strlen(entry->d_name);
-        if (length <= sizeof start + sizeof end || length >= 256) continue;
-        if (strncmp(entry->d_name, start, sizeof start - 1) != 0) continue;
-        if (strcmp(entry->d_name + length - (sizeof end - 1), end) != 0) continue;
+        if (length <= start + end || length >= 256) continue;
+        if (strncmp(entry->d_name, kind.start, start) != 0) continue;
+        if (strcmp(entry->d_name + length - end, kind.end) != 0) continue;
         if (fstatat(dirfd(stream), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode)) continue;
         if (clear && unlinkat(dirfd(stream), entry->d_name, 0) != 0) continue;
         if (!found++ || strcmp(name, entry->d_name) < 0) memcpy(name, entry->d_name, length + 1);
@@ -62,7 +67,7 @@ static int find_checkpoints(const char *directory, bool clear, char name[256]) {
 /* A new run next to checkpoints of another one would later resume from those. */
 static bool refuse_earlier(const options *o) {
     char name[256];
-    if (o->resume || o->overwrite || !find_checkpoints(o->run, false, name)) return false;
+    if (o->resume || o->overwrite || !find_files(o->run, checkpoints, false, name)) return false;
     complain(
         "--run %s: %s belongs to an earlier run: --resume continues that run, --overwrite removes it and starts over",
         o->run, name);
@@ -98,7 +103,7 @@ static bool lock_run(const char *directory, int *lock) {
 }
 
 bool begin_run(const options *o, int *lock, int *status) {
-    char path[4200];
+    char path[4200], part[256];
     probe p;
     *lock = -1;
     if (!o->run && flag_of_runs(o)) {
@@ -121,9 +126,12 @@ bool begin_run(const options *o, int *lock, int *status) {
     const bool good = !try_to_write(path, 4096, &p);
     if (!good) complain("--run %s: cannot write to the directory: %s", o->run, strerror(p.code));
     if (!good || !lock_run(o->run, lock)) return false;
-    if (!refuse_earlier(o)) return true;
-    end_run(o, *lock);
-    return false;
+    if (refuse_earlier(o)) {
+        end_run(o, *lock);
+        return false;
+    }
+    find_files(o->run, parts_of_pages, true, part); /* of a process that was killed while it wrote */
+    return true;
 }
 
 run_owner owner_of_run(const char *directory) {
@@ -216,7 +224,7 @@ bool open_run(const options *o, mirt_fit_desc *desc, run_callbacks *callbacks) {
     if (o->run && o->resume) desc->resume = o->run;
     else if (o->run && o->overwrite && good && is_first()) {
         char report[4200];
-        const int removed = find_checkpoints(o->run, true, name);
+        const int removed = find_files(o->run, checkpoints, true, name);
         snprintf(report, sizeof report, "%s/report.html", o->run);
         remove(report);
         if (removed) note("--overwrite: removed %d checkpoint%s of an earlier run", removed, removed == 1 ? "" : "s");
