@@ -81,6 +81,16 @@ EQUIVALENT = (
     ("fast_gemm.c", "MIRT__RANGE - 1) / MIRT__RANGE", (("-", "+"), ("1", "0")), "one more task, of no elements"),
     ("fast_gemm.c", "memset(&job, 0, sizeof job);", (("0", "1"), ("0, sizeof job", "sizeof job, 0")),
      "the fields that are read are set"),
+    ("place.c", "for (int i = 0; i < step->result_port + step->num_results; i++) {", (("<", "<="),),
+     "the port after the last one has no bytes"),
+    ("place.c", "port->batched ? rows : places, port->bytes, &step->io_at[i]", (
+        ("port->batched ? rows : places, port->bytes", "port->bytes, port->batched ? rows : places"),),
+     "it is their product that counts"),
+    ("place.c", "if (s->prefetched == step->owner) s->prefetched = NULL;", (
+        ("s->prefetched == step->owner", "!(s->prefetched == step->owner)"),),
+     "a feed knows too whether it sent a batch ahead, and a batch is sent again where nobody knows"),
+    ("place.c", "memset(b, 0, sizeof *b);", (("0", "1"),), "the fields that are read are set"),
+    ("place.c", "return end > begin ? end - begin : 0;", (("0", "1"),), "a place of no replica is not read"),
     ("replicas.c", "int slots = 1;", (("1", "0"),), "each device has a replica"),
     ("gather.c", "mirt__message send[2 * MIRT__GATHER_ARRAYS], receive[2 * MIRT__GATHER_ARRAYS];", (("2", "3"),),
      "room for more messages than there are"),
