@@ -21,6 +21,7 @@
 # make memcheck      a small tier of tests and all corpora under MemorySanitizer; needs clang
 # make accuracy      bfloat16 trains as well as float32: make accuracy PEER_PYTHON=/path/to/python
 # make accuracy-photos  the program fine-tunes MobileNetV2 on photographs to the accuracy that Keras reaches
+# make onnx-test     models saved as ONNX beside ONNX Runtime: make onnx-test PEER_PYTHON=/path/to/python
 # make parity        networks in training beside float64 Keras: make parity PEER_PYTHON=/path/to/python
 # make differential  MODELS models (300) drawn from SEED (0) beside float64 Keras, with metrics, schedules, images and
 #                   directories: make differential PEER_PYTHON=/path/to/python
@@ -124,7 +125,7 @@ build/amalgamate: tools/amalgamate.c
 	$(CC) -std=c11 -O1 $(WARNINGS) tools/amalgamate.c -o $@
 
 test:
-	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(TESTS:%=build/tests/%)
+	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain build/tests/onnx_models $(TESTS:%=build/tests/%)
 	@CC="$(CC)" tests/run -t $(TEST_LIMIT) -j $(JOBS) tests/run_snippets tests/check_api.sh tests/check_language.py \
 		$(filter-out $(MEASURING),$(wildcard tests/test_*.sh tests/test_*.py)) $(TESTS:%=build/tests/%) -- $(MEASURING)
 
@@ -333,6 +334,12 @@ accuracy: build/tests/accuracy_networks
 accuracy-photos: build/mirrortrain
 	@python3 tests/accuracy_photos.py build/mirrortrain
 
+ONNX_NETWORKS = mnist:28 mobilenet_v2:224 mobilenet_v3_small:224 mobilenet_v3_large:224 resnet18:224 resnet50:224 \
+	vgg16:64 efficientnet_v2_b0:224 efficientnet_v2_m:224
+onnx-test: build/tests/onnx_models
+	@$(PEER_PYTHON) tests/test_onnx.py
+	@$(PEER_PYTHON) tests/test_onnx.py "$(ONNX_NETWORKS)"
+
 parity: build/tests/parity_networks
 	@$(PEER_PYTHON) tests/parity.py build/tests/parity_networks $(PARITY)
 
@@ -395,7 +402,7 @@ install: build/mirrortrain
 clean:
 	rm -rf build
 
-.PHONY: FORCE all mpi cuda cuda-speed header check-header test kill-test smoke-test test-long test-busy test-layouts \
+.PHONY: FORCE all onnx-test mpi cuda cuda-speed header check-header test kill-test smoke-test test-long test-busy test-layouts \
 	sanitize asan tsan coverage matrix examples test-arm64 fuzz fuzz-planted fuzz-merge fuzz-coverage memcheck \
 	mutants parity differential differential-planted accuracy accuracy-photos convert-test same-bits bench bench-imagenet \
 	install \

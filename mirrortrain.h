@@ -353,6 +353,7 @@
    MIRRORTRAIN_IMAGES           with MIRRORTRAIN_NO_TRAIN: single images (mirt_load_image,
                                 mirt_read_image, mirt_decode_image)
    MIRRORTRAIN_NO_MODELS        without the ready-made networks
+   MIRRORTRAIN_NO_ONNX          without mirt_save_onnx
    MIRRORTRAIN_NO_TRAIN         predict only: loads and builds models, loads weights,
                                 predicts (mirt_load, mirt_load_weights,
                                 mirt_predict, mirt_predict_on_batch ...), with data
@@ -431,6 +432,9 @@
 #if defined(MIRRORTRAIN_NO_TRAIN) && !defined(MIRRORTRAIN_NO_CALLBACKS)
 #define MIRRORTRAIN_NO_CALLBACKS
 #endif
+#if defined(MIRRORTRAIN_NO_TRAIN) && !defined(MIRRORTRAIN_NO_ONNX)
+#define MIRRORTRAIN_NO_ONNX
+#endif
 /* A program that predicts often has its pixels already. */
 #if defined(MIRRORTRAIN_NO_TRAIN) && !defined(MIRRORTRAIN_IMAGES) && !defined(MIRRORTRAIN_NO_IMAGES)
 #define MIRRORTRAIN_NO_IMAGES
@@ -441,7 +445,8 @@
 #if defined(MIRRORTRAIN_NO_TRAIN) || defined(MIRRORTRAIN_NO_IMAGES)
 #define MIRT__NO_IMAGE_DATASETS
 #endif
-#if defined(MIRRORTRAIN_NO_CALLBACKS) || defined(MIRRORTRAIN_NO_IMAGES) || defined(MIRRORTRAIN_NO_MODELS)
+#if defined(MIRRORTRAIN_NO_CALLBACKS) || defined(MIRRORTRAIN_NO_IMAGES) || defined(MIRRORTRAIN_NO_MODELS) || \
+    defined(MIRRORTRAIN_NO_ONNX)
 #define MIRT__PARTIAL_BUILD
 #endif
 
@@ -1361,6 +1366,9 @@ typedef struct mirt_op_class {
     int (*forward)(const mirt_op_call *call, void *user);
     int (*backward)(const mirt_op_call *call, void *user); /* NULL: not differentiable */
     void *user;
+    /* The same of the library's operations, for files of other formats (mirt_save_onnx); NULL: they cannot hold it. On
+       failure it returns NULL. */
+    mirt_tensor *(*compose)(mirt_tensor *const *in, int num_in, const void *config, void *user);
 } mirt_op_class;
 /* Records it, in a model or in the body of a function, on 1 to 6 tensors; the class is copied. The output is
    float32. */
@@ -3036,6 +3044,21 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
    another format do, such as .keras, .h5, .onnx and .pt, and the error names the converter if there is one. Any
    thread at any time. */
 MIRT_API mirt_status mirt_save_check(const char *path);
+#ifndef MIRRORTRAIN_NO_ONNX
+/* How a model becomes an ONNX file; all zeros: as the model is, with normalization folded into the products before. */
+typedef struct mirt_onnx_desc {
+    bool channels_first;     /* images of rank 4 come in, and go out, as (rows, channels, height, width) */
+    bool keep_normalization; /* batch normalization stays an op of its own, and weights stay as they are */
+} mirt_onnx_desc;
+/* Writes the model in the form in which it predicts, with the layers that prepare images and without dropout and
+   augmentation, as an ONNX file of opset 17 whose number of rows is free. Inputs and outputs have the names of their
+   layers, weights their own; names of classes are in the metadata "class_names", a JSON list. `desc` may be NULL. What
+   is computed is float32, whatever the model's dtype policy. Replaces `path` atomically. Of processes that train
+   together the first writes. MIRT_E_INVALID: an operation that ONNX does not have, or one of your own, with its layer's
+   name; more than 2 GB. MIRT_E_STATE, MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_NOMEM, MIRT_E_CALLBACK. Keras: model.export,
+   PyTorch: torch.onnx.export. */
+MIRT_API mirt_status mirt_save_onnx(mirt_model *model, const char *path, const mirt_onnx_desc *desc);
+#endif
 #endif
 /* Rebuilds a saved model under any strategy, which knows what of it is your own (mirt_register_op, ..._layer, ..._loss,
    ..._metric); ready to evaluate, predict and train on. The file is checked first, then read into the model's
@@ -20555,6 +20578,34 @@ MIRT__ABSENT_LIB mirt_status mirt__png_of(const mirt_array *images, int columns,
 
 #endif
 
+#ifndef MIRRORTRAIN_NO_TRAIN
+
+/* >>section formats/protobuf.h */
+
+#ifndef MIRT__PROTOBUF_H
+#define MIRT__PROTOBUF_H
+/* Writes protocol buffers. A message is a list of fields; a field is its number and kind, followed by a varint, 4 or 8
+   bytes, or a length and that many bytes. */
+
+/* Without a field: the bytes alone, lowest first. */
+MIRT__ABSENT_LIB void mirt__pb_little(mirt__text *out, uint64_t value, int bytes);
+MIRT__ABSENT_LIB void mirt__pb_double_bytes(mirt__text *out, double value);
+MIRT__ABSENT_LIB void mirt__pb_varint(mirt__text *out, uint64_t value);
+
+MIRT__ABSENT_LIB void mirt__pb_int(mirt__text *out, unsigned field, int64_t value);
+MIRT__ABSENT_LIB void mirt__pb_float(mirt__text *out, unsigned field, float value);
+MIRT__ABSENT_LIB void mirt__pb_double(mirt__text *out, unsigned field, double value);
+MIRT__ABSENT_LIB void mirt__pb_bytes(mirt__text *out, unsigned field, const void *data, size_t size);
+MIRT__ABSENT_LIB void mirt__pb_string(mirt__text *out, unsigned field, const char *text);
+/* A nested message contains what is added until it is closed. Its length comes first, so the message is moved once that
+   is known. */
+MIRT__ABSENT_LIB size_t mirt__pb_open(mirt__text *out, unsigned field);
+MIRT__ABSENT_LIB void mirt__pb_close(mirt__text *out, size_t begin);
+
+#endif
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
+
 #ifndef MIRRORTRAIN_NO_CALLBACKS
 
 /* >>section formats/tfevents.h */
@@ -21831,14 +21882,83 @@ MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *co
     return status;
 }
 
+/* >>section formats/protobuf.c */
+
+/* Writes protocol buffers. */
+
+MIRT__LIB void mirt__pb_little(mirt__text *out, uint64_t value, int bytes) {
+    unsigned char b[8];
+    for (int i = 0; i < bytes; i++) b[i] = (unsigned char)(value >> (8 * i));
+    mirt__text_add_bytes(out, b, (size_t)bytes);
+}
+
+static size_t mirt__pb_varint_bytes(uint64_t value, unsigned char out[10]) {
+    size_t n = 0;
+    for (; value > 127; value >>= 7) out[n++] = (unsigned char)(value | 128);
+    out[n++] = (unsigned char)value;
+    return n;
+}
+
+MIRT__LIB void mirt__pb_varint(mirt__text *out, uint64_t value) {
+    unsigned char b[10];
+    mirt__text_add_bytes(out, b, mirt__pb_varint_bytes(value, b));
+}
+
+MIRT__LIB void mirt__pb_int(mirt__text *out, unsigned field, int64_t value) {
+    mirt__pb_varint(out, field << 3);
+    mirt__pb_varint(out, (uint64_t)value);
+}
+
+MIRT__LIB void mirt__pb_double_bytes(mirt__text *out, double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    mirt__pb_little(out, bits, 8);
+}
+
+MIRT__LIB void mirt__pb_double(mirt__text *out, unsigned field, double value) {
+    mirt__pb_varint(out, field << 3 | 1);
+    mirt__pb_double_bytes(out, value);
+}
+
+MIRT__LIB void mirt__pb_float(mirt__text *out, unsigned field, float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    mirt__pb_varint(out, field << 3 | 5);
+    mirt__pb_little(out, bits, 4);
+}
+
+MIRT__LIB void mirt__pb_bytes(mirt__text *out, unsigned field, const void *data, size_t size) {
+    mirt__pb_varint(out, field << 3 | 2);
+    mirt__pb_varint(out, size);
+    mirt__text_add_bytes(out, data, size);
+}
+
+MIRT__LIB void mirt__pb_string(mirt__text *out, unsigned field, const char *text) {
+    mirt__pb_bytes(out, field, text, strlen(text));
+}
+
+MIRT__LIB size_t mirt__pb_open(mirt__text *out, unsigned field) {
+    mirt__pb_varint(out, field << 3 | 2);
+    return out->size;
+}
+
+MIRT__LIB void mirt__pb_close(mirt__text *out, size_t begin) {
+    unsigned char b[10];
+    if (out->failed) return;
+    const size_t size = out->size - begin, n = mirt__pb_varint_bytes(size, b);
+    mirt__text_add_bytes(out, b, n); /* space for the length */
+    if (out->failed) return;
+    memmove(out->data + begin + n, out->data + begin, size);
+    memcpy(out->data + begin, b, n);
+}
+
 #endif /* MIRRORTRAIN_NO_TRAIN */
 
 #ifndef MIRRORTRAIN_NO_CALLBACKS
 
 /* >>section formats/tfevents.c */
 
-/* Writes TensorBoard's event files. A field of a protocol buffer is its number and kind, followed by a varint, 4 or 8
-   bytes, or a length and that many bytes. */
+/* Writes TensorBoard's event files. */
 
 #include <unistd.h>
 
@@ -21852,69 +21972,6 @@ enum { MIRT__TF_FLOAT = 1, MIRT__TF_DOUBLE = 2, MIRT__TF_STRING = 7 };
 typedef enum mirt__data_class {
     MIRT__CLASS_NONE = 0, MIRT__CLASS_SCALAR, MIRT__CLASS_TENSOR, MIRT__CLASS_BLOBS
 } mirt__data_class;
-
-/* >>messages */
-
-static void mirt__pb_little(mirt__text *out, uint64_t value, int bytes) {
-    unsigned char b[8];
-    for (int i = 0; i < bytes; i++) b[i] = (unsigned char)(value >> (8 * i));
-    mirt__text_add_bytes(out, b, (size_t)bytes);
-}
-
-static size_t mirt__pb_varint_bytes(uint64_t value, unsigned char out[10]) {
-    size_t n = 0;
-    for (; value > 127; value >>= 7) out[n++] = (unsigned char)(value | 128);
-    out[n++] = (unsigned char)value;
-    return n;
-}
-
-static void mirt__pb_varint(mirt__text *out, uint64_t value) {
-    unsigned char b[10];
-    mirt__text_add_bytes(out, b, mirt__pb_varint_bytes(value, b));
-}
-
-static void mirt__pb_int(mirt__text *out, unsigned field, int64_t value) {
-    mirt__pb_varint(out, field << 3);
-    mirt__pb_varint(out, (uint64_t)value);
-}
-
-static void mirt__pb_double_bytes(mirt__text *out, double value) {
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    mirt__pb_little(out, bits, 8);
-}
-
-static void mirt__pb_double(mirt__text *out, unsigned field, double value) {
-    mirt__pb_varint(out, field << 3 | 1);
-    mirt__pb_double_bytes(out, value);
-}
-
-static void mirt__pb_bytes(mirt__text *out, unsigned field, const void *data, size_t size) {
-    mirt__pb_varint(out, field << 3 | 2);
-    mirt__pb_varint(out, size);
-    mirt__text_add_bytes(out, data, size);
-}
-
-static void mirt__pb_string(mirt__text *out, unsigned field, const char *text) {
-    mirt__pb_bytes(out, field, text, strlen(text));
-}
-
-/* A nested message contains what is added until it is closed. Its length comes first, so the message is moved once that
-   is known. */
-static size_t mirt__pb_open(mirt__text *out, unsigned field) {
-    mirt__pb_varint(out, field << 3 | 2);
-    return out->size;
-}
-
-static void mirt__pb_close(mirt__text *out, size_t begin) {
-    unsigned char b[10];
-    if (out->failed) return;
-    const size_t size = out->size - begin, n = mirt__pb_varint_bytes(size, b);
-    mirt__text_add_bytes(out, b, n); /* space for the length */
-    if (out->failed) return;
-    memmove(out->data + begin + n, out->data + begin, size);
-    memcpy(out->data + begin, b, n);
-}
 
 /* >>records */
 
@@ -31177,6 +31234,8 @@ typedef struct mirt__copying {
     uint64_t salt;         /* 0: none */
     mirt_training training; /* marks the copies, unless MIRT_TRAINING_AUTO */
     const mirt__mode *mode; /* NULL: copies as they are; otherwise lowers */
+    /* What stands for a node of user code: itself where this is NULL, or returns NULL without an error. */
+    mirt_tensor *(*compose)(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in);
 } mirt__copying;
 /* The `count` tensors of `keep` (NULL allowed) are replaced by their copies; only what they depend on is copied. */
 MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *copying, mirt_tensor **keep, int count);
@@ -34978,6 +35037,12 @@ static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mi
         from->out[0]->pass.copy = from->op->lower(graph, &copy, in, c->mode);
         graph->scope = NULL;
         return from->out[0]->pass.copy != NULL;
+    }
+    if (c->compose && from->op->user_code) {
+        graph->scope = copy.name;
+        from->out[0]->pass.copy = c->compose(graph, &copy, in);
+        graph->scope = NULL;
+        if (from->out[0]->pass.copy || graph->status != MIRT_OK) return graph->status == MIRT_OK;
     }
     mirt__node *node = mirt__graph_new_node(graph, from->id, &copy.a, in, from->num_in);
     if (!node) return false;
@@ -48898,7 +48963,7 @@ static const mirt_op_class *mirt__op_class_of(mirt_strategy *strategy, const mir
     if (mirt__op_class_check(op) != MIRT_OK) return NULL;
     const mirt_op_class *known = mirt__op_class_by_name(strategy, op->name);
     if (known && known->shape == op->shape && known->forward == op->forward && known->backward == op->backward &&
-        known->user == op->user && known->config_size == op->config_size) {
+        known->user == op->user && known->compose == op->compose && known->config_size == op->config_size) {
         return known;
     }
     struct mirt__op_entry *e = (struct mirt__op_entry *)mirt__pool_alloc(&strategy->pool, sizeof *e);
@@ -55453,9 +55518,10 @@ static mirt_status mirt__save_any(mirt_model *model, const char *path, bool whol
 
 MIRT_API mirt_status mirt_save_check(const char *path) {
     MIRT__ENTER;
-    static const struct { const char *suffix; bool converted;
-    } other[] = {{".keras", true}, {".h5", true},  {".hdf5", true}, {".pt", true},     {".pth", true},
-                 {".onnx", false}, {".tf", false}, {".pb", false},  {".tflite", false}};
+    static const char convert[] = ", then convert it: tools/convert_weights.py";
+    static const struct { const char *suffix, *next;
+    } other[] = {{".keras", convert}, {".h5", convert}, {".hdf5", convert}, {".pt", convert}, {".pth", convert},
+                 {".onnx", "; mirt_save_onnx writes ONNX"}, {".tf", ""}, {".pb", ""}, {".tflite", ""}};
     const size_t length = path ? strlen(path) : 0;
     if (!length) return mirt__fail(MIRT_E_INVALID, "mirt_save: no path");
     for (int i = 0; i < MIRT__COUNT(other); i++) {
@@ -55465,7 +55531,7 @@ MIRT_API mirt_status mirt_save_check(const char *path) {
             same = (path[at + k] | (path[at + k] >= 'A' && path[at + k] <= 'Z' ? 0x20 : 0)) == other[i].suffix[k];
         if (!same) continue;
         return mirt__fail(MIRT_E_INVALID, "%s: models are saved as .safetensors, not as %s; name the file so%s", path,
-                          other[i].suffix, other[i].converted ? ", then convert it: tools/convert_weights.py" : "");
+                          other[i].suffix, other[i].next);
     }
     return MIRT_OK;
 }
@@ -55790,6 +55856,1414 @@ MIRT__LIB mirt_status mirt__run_resume(mirt__training_run *run) {
 
 /* Ends code that waits for kernels, is small or runs once. */
 MIRT__COLD_END
+
+#ifndef MIRRORTRAIN_NO_ONNX
+
+/* >>section base/cold_begin.inc */
+
+/* Begins code that waits for kernels. */
+MIRT__COLD_BEGIN
+
+/* >>section onnx/onnx.h */
+
+#ifndef MIRT__ONNX_H
+#define MIRT__ONNX_H
+/* Writes models as ONNX files (opset 17): the graph of a prediction, node by node. */
+
+/* The order of a tensor's axes. ONNX convolves images whose channels come first. */
+typedef enum mirt__onnx_order {
+    MIRT__ONNX_OWN,    /* as in the model: (rows, height, width, channels) */
+    MIRT__ONNX_FIRST,  /* of rank 4: (rows, channels, height, width) */
+    MIRT__ONNX_KERNEL, /* of a kernel (height, width, in, out): (out, in, height, width) */
+    MIRT__ONNX_ORDERS
+} mirt__onnx_order;
+
+/* A tensor of the graph. */
+typedef struct mirt__onnx_value {
+    const char *name[MIRT__ONNX_ORDERS]; /* NULL: the file does not have it in that order yet */
+    const mirt__node *reader;            /* the only one, or NULL */
+    const char *output;                  /* its name as an output of the model, or NULL */
+    bool taken;                          /* the node that makes it has become a part of another */
+} mirt__onnx_value;
+
+typedef struct mirt__onnx {
+    mirt_model *model;
+    mirt_onnx_desc desc;
+    mirt__graph graph; /* lowered for prediction; names are in its pool */
+    mirt_tensor *output[MIRT_MAX_OUTPUTS];
+    mirt__onnx_value *value; /* by pass.index of a tensor */
+    bool *taken;             /* by variable: its name is that of an initializer */
+    mirt__text nodes, initializers, ends;
+    const mirt__node *node;  /* the one that is being written */
+    int numbers;             /* of names so far */
+} mirt__onnx;
+
+/* --- messages.c --- */
+
+/* A name that no other value has, after the node's layer. NULL without memory. */
+MIRT__LIB const char *mirt__onnx_fresh(mirt__onnx *x);
+/* Writes a node with one output, and attributes between the two calls. An input that is left out is "". */
+MIRT__LIB size_t mirt__onnx_begin(mirt__onnx *x, const char *op, const char *const *in, int num_in, const char *out);
+MIRT__LIB void mirt__onnx_end(mirt__onnx *x, size_t begin);
+MIRT__LIB void mirt__onnx_int(mirt__onnx *x, const char *name, int64_t value);
+MIRT__LIB void mirt__onnx_ints(mirt__onnx *x, const char *name, const int64_t *value, int count);
+MIRT__LIB void mirt__onnx_float(mirt__onnx *x, const char *name, double value);
+MIRT__LIB void mirt__onnx_text(mirt__onnx *x, const char *name, const char *value);
+/* A node without attributes; b and c may be NULL. Its output is called `out`, or, if NULL, by a fresh name, which it
+   returns. */
+MIRT__LIB const char *mirt__onnx_node(mirt__onnx *x, const char *op, const char *out, const char *a, const char *b,
+                                      const char *c);
+/* A cast; `out` as above. */
+MIRT__LIB const char *mirt__onnx_convert(mirt__onnx *x, const char *in, mirt_dtype dtype, const char *out);
+/* Writes initializers and returns their name: one of `dtype`, a number of rank 0, a list of int64. */
+MIRT__LIB const char *mirt__onnx_tensor(mirt__onnx *x, const char *name, mirt_dtype dtype, const mirt_shape *shape,
+                                        const void *data);
+MIRT__LIB const char *mirt__onnx_number(mirt__onnx *x, double value);
+MIRT__LIB const char *mirt__onnx_list(mirt__onnx *x, const int64_t *value, int count);
+/* Writes an input (field 11 of a graph) or output (12) of the model. */
+MIRT__LIB void mirt__onnx_write_end(mirt__onnx *x, unsigned field, const char *name, const mirt_tensor *t,
+                                    mirt__onnx_order order);
+
+/* --- values.c --- */
+
+MIRT__LIB mirt__onnx_value *mirt__onnx_value_of(const mirt__onnx *x, const mirt_tensor *t);
+/* The name of a tensor whose axes are in that order; writes what makes it so. NULL: an error. */
+MIRT__LIB const char *mirt__onnx_get(mirt__onnx *x, mirt_tensor *t, mirt__onnx_order order);
+/* Names a tensor that the next nodes make. */
+MIRT__LIB const char *mirt__onnx_set(mirt__onnx *x, const mirt_tensor *t, mirt__onnx_order order);
+/* An order in which the file has the tensor, FIRST rather than OWN. */
+MIRT__LIB mirt__onnx_order mirt__onnx_order_of(const mirt__onnx *x, const mirt_tensor *t);
+/* The same for something that is broadcast against tensors of rank `rank` in that order. */
+MIRT__LIB const char *mirt__onnx_operand(mirt__onnx *x, mirt_tensor *t, int rank, mirt__onnx_order order);
+/* Where axis `axis` of a tensor is in that order. */
+MIRT__LIB int mirt__onnx_axis(mirt__onnx_order order, int axis);
+MIRT__LIB mirt_shape mirt__onnx_shape(const mirt_shape *shape, mirt__onnx_order order);
+/* The order in which an output or input of the model is. */
+MIRT__LIB mirt__onnx_order mirt__onnx_end_order(const mirt__onnx *x, const mirt_tensor *t);
+/* The variable or constant of float32 whose values a tensor has, or NULL. */
+MIRT__LIB const mirt__node *mirt__onnx_leaf(const mirt_tensor *t);
+/* These values, to be freed; NULL without memory. */
+MIRT__LIB float *mirt__onnx_numbers(const mirt__onnx *x, const mirt_tensor *t);
+/* An initializer of float32 after the leaf `like`, whose name it takes if that is free. */
+MIRT__LIB const char *mirt__onnx_weight(mirt__onnx *x, const mirt__node *like, const mirt_shape *shape,
+                                        const float *data);
+
+/* --- products.c, elements.c: what op a node becomes; false: an error --- */
+
+MIRT__LIB bool mirt__onnx_conv(mirt__onnx *x, const mirt__node *node);
+MIRT__LIB bool mirt__onnx_conv_transpose(mirt__onnx *x, const mirt__node *node);
+MIRT__LIB bool mirt__onnx_matmul(mirt__onnx *x, const mirt__node *node);
+MIRT__LIB bool mirt__onnx_pool(mirt__onnx *x, const mirt__node *node);
+MIRT__LIB bool mirt__onnx_normalize(mirt__onnx *x, const mirt__node *node);
+/* Statistics that no layer normalization computes itself. */
+MIRT__LIB bool mirt__onnx_stats(mirt__onnx *x, const mirt__node *node);
+
+MIRT__LIB bool mirt__onnx_unary(mirt__onnx *x, const mirt__node *node);
+MIRT__LIB bool mirt__onnx_binary(mirt__onnx *x, const mirt__node *node);
+MIRT__LIB bool mirt__onnx_logic(mirt__onnx *x, const mirt__node *node);
+MIRT__LIB bool mirt__onnx_softmax(mirt__onnx *x, const mirt__node *node);
+MIRT__LIB bool mirt__onnx_reduce(mirt__onnx *x, const mirt__node *node);
+MIRT__LIB bool mirt__onnx_scan(mirt__onnx *x, const mirt__node *node);
+
+/* --- moves.c --- */
+
+MIRT__LIB bool mirt__onnx_reshape(mirt__onnx *x, const mirt__node *node);
+MIRT__LIB bool mirt__onnx_stop_gradient(mirt__onnx *x, const mirt__node *node);
+MIRT__LIB bool mirt__onnx_transpose(mirt__onnx *x, const mirt__node *node);
+MIRT__LIB bool mirt__onnx_concat(mirt__onnx *x, const mirt__node *node);
+MIRT__LIB bool mirt__onnx_slice(mirt__onnx *x, const mirt__node *node);
+MIRT__LIB bool mirt__onnx_pad(mirt__onnx *x, const mirt__node *node);
+MIRT__LIB bool mirt__onnx_gather(mirt__onnx *x, const mirt__node *node);
+MIRT__LIB bool mirt__onnx_broadcast(mirt__onnx *x, const mirt__node *node);
+MIRT__LIB bool mirt__onnx_cast(mirt__onnx *x, const mirt__node *node);
+MIRT__LIB bool mirt__onnx_one_hot(mirt__onnx *x, const mirt__node *node);
+MIRT__LIB bool mirt__onnx_resize(mirt__onnx *x, const mirt__node *node);
+
+/* The node cannot be written; false. */
+MIRT__LIB bool mirt__onnx_refuse(const mirt__onnx *x, const mirt__node *node);
+
+#endif
+
+/* >>section onnx/messages.c */
+
+/* Messages of onnx.proto. */
+
+enum { MIRT__ONNX_NODE = 1, MIRT__ONNX_INITIALIZER = 5 };                                      /* GraphProto */
+enum { MIRT__NODE_INPUT = 1, MIRT__NODE_OUTPUT = 2, MIRT__NODE_NAME = 3, MIRT__NODE_OP = 4, MIRT__NODE_ATTRIBUTE = 5 };
+enum {
+    MIRT__ATTRIBUTE_NAME = 1, MIRT__ATTRIBUTE_FLOAT = 2, MIRT__ATTRIBUTE_INT = 3, MIRT__ATTRIBUTE_TEXT = 4,
+    MIRT__ATTRIBUTE_INTS = 8, MIRT__ATTRIBUTE_TYPE = 20
+};
+enum { MIRT__TYPE_FLOAT = 1, MIRT__TYPE_INT = 2, MIRT__TYPE_TEXT = 3, MIRT__TYPE_INTS = 7 };
+enum { MIRT__DATA_DIMS = 1, MIRT__DATA_TYPE = 2, MIRT__DATA_NAME = 8, MIRT__DATA_BYTES = 9 };  /* TensorProto */
+enum { MIRT__ONNX_INT64 = 7 };
+
+MIRT__LIB const char *mirt__onnx_fresh(mirt__onnx *x) {
+    const char *layer = x->node && x->node->name ? x->node->name : "value";
+    return mirt__pool_print(&x->graph.pool, "%s/%d", layer, x->numbers++);
+}
+
+MIRT__LIB size_t mirt__onnx_begin(mirt__onnx *x, const char *op, const char *const *in, int num_in, const char *out) {
+    const size_t begin = mirt__pb_open(&x->nodes, MIRT__ONNX_NODE);
+    for (int i = 0; i < num_in; i++) {
+        if (in[i]) mirt__pb_string(&x->nodes, MIRT__NODE_INPUT, in[i]);
+        else x->nodes.failed = true;
+    }
+    if (out) {
+        mirt__pb_string(&x->nodes, MIRT__NODE_OUTPUT, out);
+        mirt__pb_string(&x->nodes, MIRT__NODE_NAME, out);
+    } else {
+        x->nodes.failed = true;
+    }
+    mirt__pb_string(&x->nodes, MIRT__NODE_OP, op);
+    return begin;
+}
+
+MIRT__LIB void mirt__onnx_end(mirt__onnx *x, size_t begin) { mirt__pb_close(&x->nodes, begin); }
+
+static size_t mirt__onnx_attribute(mirt__onnx *x, const char *name, int type) {
+    const size_t begin = mirt__pb_open(&x->nodes, MIRT__NODE_ATTRIBUTE);
+    mirt__pb_string(&x->nodes, MIRT__ATTRIBUTE_NAME, name);
+    mirt__pb_int(&x->nodes, MIRT__ATTRIBUTE_TYPE, type);
+    return begin;
+}
+
+MIRT__LIB void mirt__onnx_int(mirt__onnx *x, const char *name, int64_t value) {
+    const size_t begin = mirt__onnx_attribute(x, name, MIRT__TYPE_INT);
+    mirt__pb_int(&x->nodes, MIRT__ATTRIBUTE_INT, value);
+    mirt__pb_close(&x->nodes, begin);
+}
+
+MIRT__LIB void mirt__onnx_ints(mirt__onnx *x, const char *name, const int64_t *value, int count) {
+    const size_t begin = mirt__onnx_attribute(x, name, MIRT__TYPE_INTS);
+    for (int i = 0; i < count; i++) mirt__pb_int(&x->nodes, MIRT__ATTRIBUTE_INTS, value[i]);
+    mirt__pb_close(&x->nodes, begin);
+}
+
+MIRT__LIB void mirt__onnx_float(mirt__onnx *x, const char *name, double value) {
+    const size_t begin = mirt__onnx_attribute(x, name, MIRT__TYPE_FLOAT);
+    mirt__pb_float(&x->nodes, MIRT__ATTRIBUTE_FLOAT, (float)value);
+    mirt__pb_close(&x->nodes, begin);
+}
+
+MIRT__LIB void mirt__onnx_text(mirt__onnx *x, const char *name, const char *value) {
+    const size_t begin = mirt__onnx_attribute(x, name, MIRT__TYPE_TEXT);
+    mirt__pb_string(&x->nodes, MIRT__ATTRIBUTE_TEXT, value);
+    mirt__pb_close(&x->nodes, begin);
+}
+
+MIRT__LIB const char *mirt__onnx_node(mirt__onnx *x, const char *op, const char *out, const char *a, const char *b,
+                                      const char *c) {
+    const char *in[3] = {a, b, c};
+    if (!out) out = mirt__onnx_fresh(x);
+    mirt__onnx_end(x, mirt__onnx_begin(x, op, in, c ? 3 : b ? 2 : 1, out));
+    return out;
+}
+
+static int mirt__onnx_dtype(mirt_dtype dtype) {
+    switch (dtype) {
+    case MIRT_INT32: return 6;
+    case MIRT_UINT8: return 2;
+    case MIRT_BOOL: return 9;
+    default: return 1;
+    }
+}
+
+MIRT__LIB const char *mirt__onnx_convert(mirt__onnx *x, const char *in, mirt_dtype dtype, const char *out) {
+    if (!out) out = mirt__onnx_fresh(x);
+    const size_t begin = mirt__onnx_begin(x, "Cast", &in, 1, out);
+    mirt__onnx_int(x, "to", mirt__onnx_dtype(dtype));
+    mirt__onnx_end(x, begin);
+    return out;
+}
+
+static const char *mirt__onnx_write_tensor(mirt__onnx *x, const char *name, int type, const mirt_shape *shape,
+                                           const void *data, size_t bytes) {
+    mirt__text *out = &x->initializers, head;
+    memset(&head, 0, sizeof head);
+    if (!name) name = mirt__onnx_fresh(x);
+    for (int i = 0; i < shape->rank; i++) mirt__pb_int(&head, MIRT__DATA_DIMS, shape->dim[i]);
+    mirt__pb_int(&head, MIRT__DATA_TYPE, type);
+    if (name) mirt__pb_string(&head, MIRT__DATA_NAME, name);
+    mirt__pb_varint(&head, MIRT__DATA_BYTES << 3 | 2);
+    mirt__pb_varint(&head, bytes);
+    if (!name || head.failed) out->failed = true;
+    else {
+        mirt__pb_varint(out, MIRT__ONNX_INITIALIZER << 3 | 2);
+        mirt__pb_varint(out, head.size + bytes);
+        mirt__text_add_bytes(out, head.data, head.size);
+        mirt__text_add_bytes(out, data, bytes);
+    }
+    mirt__text_free(&head);
+    return name;
+}
+
+MIRT__LIB const char *mirt__onnx_tensor(mirt__onnx *x, const char *name, mirt_dtype dtype, const mirt_shape *shape,
+                                        const void *data) {
+    return mirt__onnx_write_tensor(x, name, mirt__onnx_dtype(dtype), shape, data,
+                                   (size_t)mirt__shape_count(shape) * mirt__dtype_size(dtype));
+}
+
+MIRT__LIB const char *mirt__onnx_number(mirt__onnx *x, double value) {
+    const mirt_shape shape = mirt_make_shape(0, 0, 0, 0, 0, 0);
+    const float number = (float)value;
+    return mirt__onnx_write_tensor(x, NULL, mirt__onnx_dtype(MIRT_FLOAT32), &shape, &number, sizeof number);
+}
+
+MIRT__LIB const char *mirt__onnx_list(mirt__onnx *x, const int64_t *value, int count) {
+    mirt_shape shape = mirt_make_shape(count, 0, 0, 0, 0, 0);
+    return mirt__onnx_write_tensor(x, NULL, MIRT__ONNX_INT64, &shape, value, (size_t)count * sizeof *value);
+}
+
+MIRT__LIB void mirt__onnx_write_end(mirt__onnx *x, unsigned field, const char *name, const mirt_tensor *t,
+                                    mirt__onnx_order order) {
+    enum { NAME = 1, TYPE = 2, TENSOR = 1, ELEMENT = 1, SHAPE = 2, DIM = 1, VALUE = 1, PARAMETER = 2 };
+    const mirt_shape shape = mirt__onnx_shape(&t->shape, order);
+    mirt__text *out = &x->ends;
+    const size_t info = mirt__pb_open(out, field);
+    mirt__pb_string(out, NAME, name);
+    const size_t type = mirt__pb_open(out, TYPE), tensor = mirt__pb_open(out, TENSOR);
+    mirt__pb_int(out, ELEMENT, mirt__onnx_dtype(t->dtype));
+    const size_t dims = mirt__pb_open(out, SHAPE);
+    for (int i = 0; i < shape.rank; i++) {
+        const size_t dim = mirt__pb_open(out, DIM);
+        if (shape.dim[i] == MIRT_ROWS) mirt__pb_string(out, PARAMETER, "rows");
+        else mirt__pb_int(out, VALUE, shape.dim[i]);
+        mirt__pb_close(out, dim);
+    }
+    mirt__pb_close(out, dims);
+    mirt__pb_close(out, tensor);
+    mirt__pb_close(out, type);
+    mirt__pb_close(out, info);
+}
+
+/* >>section onnx/values.c */
+
+/* The tensors of an ONNX file, with their axes in one order or another. */
+
+MIRT__LIB mirt__onnx_value *mirt__onnx_value_of(const mirt__onnx *x, const mirt_tensor *t) {
+    return &x->value[t->pass.index];
+}
+
+/* Axis i of a tensor in that order is this one of the model's. */
+static const int mirt__onnx_from[MIRT__ONNX_ORDERS][4] = {{0, 1, 2, 3}, {0, 3, 1, 2}, {3, 2, 0, 1}};
+
+MIRT__LIB int mirt__onnx_axis(mirt__onnx_order order, int axis) {
+    int at = 0;
+    if (order == MIRT__ONNX_OWN) return axis;
+    while (mirt__onnx_from[order][at] != axis) at++;
+    return at;
+}
+
+MIRT__LIB mirt_shape mirt__onnx_shape(const mirt_shape *shape, mirt__onnx_order order) {
+    mirt_shape out = *shape;
+    for (int i = 0; order != MIRT__ONNX_OWN && i < 4; i++) out.dim[i] = shape->dim[mirt__onnx_from[order][i]];
+    return out;
+}
+
+MIRT__LIB mirt__onnx_order mirt__onnx_end_order(const mirt__onnx *x, const mirt_tensor *t) {
+    return x->desc.channels_first && t->shape.rank == 4 ? MIRT__ONNX_FIRST : MIRT__ONNX_OWN;
+}
+
+MIRT__LIB mirt__onnx_order mirt__onnx_order_of(const mirt__onnx *x, const mirt_tensor *t) {
+    return mirt__onnx_value_of(x, t)->name[MIRT__ONNX_FIRST] ? MIRT__ONNX_FIRST : MIRT__ONNX_OWN;
+}
+
+MIRT__LIB const char *mirt__onnx_set(mirt__onnx *x, const mirt_tensor *t, mirt__onnx_order order) {
+    mirt__onnx_value *v = mirt__onnx_value_of(x, t);
+    v->name[order] = v->output && order == mirt__onnx_end_order(x, t) ? v->output : mirt__onnx_fresh(x);
+    return v->name[order];
+}
+
+MIRT__LIB const mirt__node *mirt__onnx_leaf(const mirt_tensor *t) {
+    const mirt__node *node = t->node;
+    while (node->id == MIRT__OP_reshape || node->id == MIRT__OP_stop_gradient) node = node->in[0]->node;
+    const bool leaf = mirt__is_variable(node) || node->id == MIRT__OP_constant;
+    return leaf && t->dtype == MIRT_FLOAT32 ? node : NULL;
+}
+
+MIRT__LIB float *mirt__onnx_numbers(const mirt__onnx *x, const mirt_tensor *t) {
+    const mirt__node *leaf = mirt__onnx_leaf(t);
+    const int64_t count = mirt__shape_count(&t->shape);
+    const mirt__real *from = mirt__is_variable(leaf) ? mirt__weight_at(x->model, leaf->a.index)
+                                                     : (const mirt__real *)MIRT__OF(&leaf->a, data)->data;
+    float *out = (float *)mirt__calloc((size_t)count, sizeof *out);
+    for (int64_t i = 0; out && i < count; i++) out[i] = (float)from[i];
+    return out;
+}
+
+MIRT__LIB const char *mirt__onnx_weight(mirt__onnx *x, const mirt__node *like, const mirt_shape *shape,
+                                        const float *data) {
+    const char *name = NULL;
+    if (mirt__is_variable(like) && !x->taken[like->a.index]) {
+        x->taken[like->a.index] = true;
+        name = x->model->variable[like->a.index].name;
+    }
+    return mirt__onnx_tensor(x, name, MIRT_FLOAT32, shape, data);
+}
+
+/* A leaf's numbers with their axes in that order. */
+static const char *mirt__onnx_write_leaf(mirt__onnx *x, const mirt_tensor *t, mirt__onnx_order order) {
+    const mirt_shape to = mirt__onnx_shape(&t->shape, order);
+    const mirt_shape *from = &t->shape;
+    const int *axis = mirt__onnx_from[order];
+    const char *name = NULL;
+    float *data = mirt__onnx_numbers(x, t), *moved = data;
+    if (data && order != MIRT__ONNX_OWN && (moved = (float *)mirt__calloc((size_t)mirt__shape_count(from), 4))) {
+        int64_t step[4] = {0, 0, 0, 1}, out = 0, at[4];
+        for (int i = 2; i >= 0; i--) step[i] = step[i + 1] * from->dim[i + 1];
+        for (at[0] = 0; at[0] < to.dim[0]; at[0]++)
+            for (at[1] = 0; at[1] < to.dim[1]; at[1]++)
+                for (at[2] = 0; at[2] < to.dim[2]; at[2]++)
+                    for (at[3] = 0; at[3] < to.dim[3]; at[3]++) {
+                        int64_t place = 0;
+                        for (int i = 0; i < 4; i++) place += at[i] * step[axis[i]];
+                        moved[out++] = data[place];
+                    }
+    }
+    if (moved) name = mirt__onnx_weight(x, mirt__onnx_leaf(t), &to, moved);
+    if (moved != data) mirt__free(moved);
+    mirt__free(data);
+    return name;
+}
+
+/* A constant of another dtype. */
+static const char *mirt__onnx_write_constant(mirt__onnx *x, const mirt_tensor *t) {
+    return mirt__onnx_tensor(x, NULL, t->dtype, &t->shape, MIRT__OF(&t->node->a, data)->data);
+}
+
+static const char *mirt__onnx_reorder(mirt__onnx *x, const char *from, const int *axis, const char *to) {
+    int64_t permutation[4];
+    for (int i = 0; i < 4; i++) permutation[i] = axis[i];
+    const size_t node = mirt__onnx_begin(x, "Transpose", &from, 1, to);
+    mirt__onnx_ints(x, "perm", permutation, 4);
+    mirt__onnx_end(x, node);
+    return to;
+}
+
+MIRT__LIB const char *mirt__onnx_get(mirt__onnx *x, mirt_tensor *t, mirt__onnx_order order) {
+    static const int back[4] = {0, 2, 3, 1}; /* from FIRST to OWN */
+    mirt__onnx_value *v = mirt__onnx_value_of(x, t);
+    const char *own = v->name[MIRT__ONNX_OWN], *first = v->name[MIRT__ONNX_FIRST];
+    if (v->name[order]) return v->name[order];
+    if (mirt__onnx_leaf(t)) return v->name[order] = mirt__onnx_write_leaf(x, t, order);
+    if (!own && t->node->id == MIRT__OP_constant) own = v->name[MIRT__ONNX_OWN] = mirt__onnx_write_constant(x, t);
+    if (!own && !first && t->node->id == MIRT__OP_norm_stats) {
+        if (!mirt__onnx_stats(x, t->node)) return NULL;
+        own = v->name[MIRT__ONNX_OWN];
+    }
+    if (v->name[order]) return v->name[order];
+    if (order == MIRT__ONNX_OWN) return mirt__onnx_reorder(x, first, back, mirt__onnx_set(x, t, order));
+    if (!own && !(own = mirt__onnx_get(x, t, MIRT__ONNX_OWN))) return NULL;
+    return mirt__onnx_reorder(x, own, mirt__onnx_from[order], mirt__onnx_set(x, t, order));
+}
+
+/* A vector against images whose channels come first. */
+static const char *mirt__onnx_channels(mirt__onnx *x, mirt_tensor *t) {
+    const mirt__node *leaf = mirt__onnx_leaf(t);
+    const mirt_shape shape = mirt_make_shape(t->shape.dim[0], 1, 1, 0, 0, 0);
+    if (leaf) {
+        float *data = mirt__onnx_numbers(x, t);
+        const char *name = data ? mirt__onnx_weight(x, leaf, &shape, data) : NULL;
+        mirt__free(data);
+        return name;
+    }
+    return mirt__onnx_node(x, "Reshape", NULL, mirt__onnx_get(x, t, MIRT__ONNX_OWN), mirt__onnx_list(x, shape.dim, 3),
+                           NULL);
+}
+
+MIRT__LIB const char *mirt__onnx_operand(mirt__onnx *x, mirt_tensor *t, int rank, mirt__onnx_order order) {
+    const int have = t->shape.rank;
+    int64_t shape[4] = {1, 1, 1, 1};
+    if (have == rank || have == 0 || order == MIRT__ONNX_OWN)
+        return mirt__onnx_get(x, t, have == rank ? order : MIRT__ONNX_OWN);
+    if (have == 1 && t->shape.dim[0] != MIRT_ROWS) return mirt__onnx_channels(x, t);
+    for (int i = 0; i < have; i++) shape[4 - have + i] = t->shape.dim[i];
+    const char *whole = mirt__onnx_node(x, "Reshape", NULL, mirt__onnx_get(x, t, MIRT__ONNX_OWN),
+                                        mirt__onnx_list(x, shape, 4), NULL);
+    return mirt__onnx_reorder(x, whole, mirt__onnx_from[order], mirt__onnx_fresh(x));
+}
+
+/* >>section onnx/elements.c */
+
+/* ONNX's ops for single elements, and along axes. */
+
+MIRT__LIB bool mirt__onnx_refuse(const mirt__onnx *x, const mirt__node *node) {
+    const bool custom = node->id == MIRT__OP_user;
+    return mirt__fail(MIRT_E_INVALID, "mirt_save_onnx: %s%s%s %s", node->name ? node->name : "",
+                      node->name ? ": " : "", x->graph.ops->name(node->id, &node->a),
+                      custom ? "is an op of your own, which ONNX does not know" : "has no counterpart in ONNX"),
+           false;
+}
+
+/* >>one input */
+
+/* x * sigmoid(gate) */
+static void mirt__onnx_gated(mirt__onnx *x, const char *out, const char *in, const char *gate) {
+    mirt__onnx_node(x, "Mul", out, in, mirt__onnx_node(x, "Sigmoid", NULL, gate, NULL, NULL), NULL);
+}
+
+static const char *mirt__onnx_times(mirt__onnx *x, const char *in, double factor) {
+    return factor == 1 ? in : mirt__onnx_node(x, "Mul", NULL, in, mirt__onnx_number(x, factor), NULL);
+}
+
+static void mirt__onnx_affine(mirt__onnx *x, const char *out, const char *in, double scale, double offset) {
+    if (offset == 0) mirt__onnx_node(x, "Mul", out, in, mirt__onnx_number(x, scale), NULL);
+    else mirt__onnx_node(x, "Add", out, mirt__onnx_times(x, in, scale), mirt__onnx_number(x, offset), NULL);
+}
+
+/* Nothing is cut off at an end that is not finite. */
+static void mirt__onnx_clip(mirt__onnx *x, const char *out, const char *in, double least, double most) {
+    const char *all[3] = {in, isfinite(least) ? mirt__onnx_number(x, least) : "", NULL};
+    if (isfinite(most)) all[2] = mirt__onnx_number(x, most);
+    mirt__onnx_end(x, mirt__onnx_begin(x, "Clip", all, isfinite(most) ? 3 : isfinite(least) ? 2 : 1, out));
+}
+
+/* An op with up to two attributes. */
+static void mirt__onnx_with(mirt__onnx *x, const char *op, const char *out, const char *in, double alpha,
+                            const char *second, double value) {
+    const size_t node = mirt__onnx_begin(x, op, &in, 1, out);
+    mirt__onnx_float(x, "alpha", alpha);
+    if (second) mirt__onnx_float(x, second, value);
+    mirt__onnx_end(x, node);
+}
+
+/* x * (1 + erf(x / sqrt(2))) / 2 */
+static void mirt__onnx_gelu(mirt__onnx *x, const char *out, const char *in) {
+    const char *erf = mirt__onnx_node(x, "Erf", NULL, mirt__onnx_times(x, in, sqrt(0.5)), NULL, NULL),
+               *sum = mirt__onnx_node(x, "Add", NULL, erf, mirt__onnx_number(x, 1), NULL);
+    mirt__onnx_node(x, "Mul", out, in, mirt__onnx_times(x, sum, 0.5), NULL);
+}
+
+static void mirt__onnx_gelu_approximate(mirt__onnx *x, const char *out, const char *in) {
+    const char *square = mirt__onnx_node(x, "Mul", NULL, in, in, NULL), *slope = mirt__onnx_fresh(x);
+    mirt__onnx_affine(x, slope, square, (double)MIRT__GELU_CUBE, (double)MIRT__GELU_SLOPE);
+    mirt__onnx_gated(x, out, in, mirt__onnx_node(x, "Mul", NULL, in, slope, NULL));
+}
+
+static void mirt__onnx_mish(mirt__onnx *x, const char *out, const char *in) {
+    const char *softplus = mirt__onnx_node(x, "Softplus", NULL, in, NULL, NULL);
+    mirt__onnx_node(x, "Mul", out, in, mirt__onnx_node(x, "Tanh", NULL, softplus, NULL, NULL), NULL);
+}
+
+/* The op of a kind that is one without attributes, or NULL. */
+static const char *mirt__onnx_plain(mirt__unary_kind kind) {
+    switch (kind) {
+    case MIRT__COPY: return "Identity";
+    case MIRT__NEGATIVE: return "Neg";
+    case MIRT__ACT_RELU: return "Relu";
+    case MIRT__ACT_SIGMOID: return "Sigmoid";
+    case MIRT__ACT_TANH: return "Tanh";
+    case MIRT__EXP: return "Exp";
+    case MIRT__LOG: return "Log";
+    case MIRT__SQRT: return "Sqrt";
+    case MIRT__ABS: return "Abs";
+    case MIRT__SIGN: return "Sign";
+    case MIRT__FLOOR: return "Floor";
+    case MIRT__ACT_HARD_SWISH: return "HardSwish";
+    case MIRT__ACT_SOFTPLUS: return "Softplus";
+    case MIRT__ACT_SOFTSIGN: return "Softsign";
+    default: return NULL;
+    }
+}
+
+MIRT__LIB bool mirt__onnx_unary(mirt__onnx *x, const mirt__node *node) {
+    const mirt__unary_kind kind = (mirt__unary_kind)node->a.kind;
+    const double scale = (double)node->a.scale, offset = (double)node->a.offset;
+    const mirt__onnx_order order = mirt__onnx_order_of(x, node->in[0]);
+    const char *in = mirt__onnx_get(x, node->in[0], order), *out = mirt__onnx_set(x, node->out[0], order);
+    if (!in) return false;
+    if (mirt__onnx_plain(kind)) return mirt__onnx_node(x, mirt__onnx_plain(kind), out, in, NULL, NULL), true;
+    switch (kind) {
+    case MIRT__SQUARE: mirt__onnx_node(x, "Mul", out, in, in, NULL); return true;
+    case MIRT__RSQRT: mirt__onnx_node(x, "Reciprocal", out, mirt__onnx_node(x, "Sqrt", NULL, in, NULL, NULL), NULL,
+                                      NULL); return true;
+    case MIRT__AFFINE: mirt__onnx_affine(x, out, in, scale, offset); return true;
+    case MIRT__CLIP: mirt__onnx_clip(x, out, in, scale, offset); return true;
+    case MIRT__ACT_RELU6: mirt__onnx_clip(x, out, in, 0, 6); return true;
+    case MIRT__POWER: mirt__onnx_node(x, "Pow", out, in, mirt__onnx_number(x, scale), NULL); return true;
+    case MIRT__ACT_LEAKY_RELU: mirt__onnx_with(x, "LeakyRelu", out, in, scale, NULL, 0); return true;
+    case MIRT__ACT_ELU: mirt__onnx_with(x, "Elu", out, in, scale, NULL, 0); return true;
+    case MIRT__ACT_SELU:
+        mirt__onnx_with(x, "Selu", out, in, (double)MIRT__SELU_ALPHA, "gamma", (double)MIRT__SELU_SCALE);
+        return true;
+    case MIRT__ACT_HARD_SIGMOID: mirt__onnx_with(x, "HardSigmoid", out, in, 1.0 / 6, "beta", 0.5); return true;
+    case MIRT__ACT_GELU: mirt__onnx_gelu(x, out, in); return true;
+    case MIRT__ACT_GELU_APPROXIMATE: mirt__onnx_gelu_approximate(x, out, in); return true;
+    case MIRT__ACT_SILU: mirt__onnx_gated(x, out, in, in); return true;
+    case MIRT__ACT_MISH: mirt__onnx_mish(x, out, in); return true;
+    default: return mirt__onnx_refuse(x, node);
+    }
+}
+
+/* >>several inputs */
+
+/* FIRST where an image is so already. */
+static mirt__onnx_order mirt__onnx_common_order(const mirt__onnx *x, const mirt__node *node) {
+    for (int i = 0; i < node->num_in && node->out[0]->shape.rank == 4; i++) {
+        const mirt_tensor *t = node->in[i];
+        if (t->shape.rank == 4 && mirt__onnx_order_of(x, t) == MIRT__ONNX_FIRST) return MIRT__ONNX_FIRST;
+    }
+    return MIRT__ONNX_OWN;
+}
+
+/* A node of the same inputs; `out` NULL: a fresh name. */
+static const char *mirt__onnx_same(mirt__onnx *x, const mirt__node *node, const char *op, const char *out,
+                                   mirt__onnx_order order) {
+    const char *in[3];
+    for (int i = 0; i < node->num_in; i++) {
+        mirt_tensor *t = node->in[i];
+        in[i] = mirt__onnx_operand(x, t, node->out[0]->shape.rank, order);
+        if (!in[i]) return NULL;
+        if (node->id == MIRT__OP_logic && node->a.kind != MIRT__WHERE && t->dtype == MIRT_UINT8)
+            in[i] = mirt__onnx_convert(x, in[i], MIRT_INT32, NULL); /* bytes are not compared */
+    }
+    if (!out) out = mirt__onnx_fresh(x);
+    mirt__onnx_end(x, mirt__onnx_begin(x, op, in, node->num_in, out));
+    return out;
+}
+
+MIRT__LIB bool mirt__onnx_binary(mirt__onnx *x, const mirt__node *node) {
+    static const char *const op[] = {"Add", "Sub", "Mul", "Div", "Max", "Min"};
+    const mirt__onnx_order order = mirt__onnx_common_order(x, node);
+    if (node->id == MIRT__OP_bias_add) {
+        return mirt__onnx_same(x, node, "Add", mirt__onnx_set(x, node->out[0], order), order) != NULL;
+    }
+    if (node->a.kind < 0 || node->a.kind >= MIRT__COUNT(op)) return mirt__onnx_refuse(x, node);
+    return mirt__onnx_same(x, node, op[node->a.kind], mirt__onnx_set(x, node->out[0], order), order) != NULL;
+}
+
+MIRT__LIB bool mirt__onnx_logic(mirt__onnx *x, const mirt__node *node) {
+    static const char *const op[] = {"Equal", "Equal", "Less", "LessOrEqual", "And", "Or", "Not", "Where"};
+    const mirt__onnx_order order = mirt__onnx_common_order(x, node);
+    if (node->a.kind < 0 || node->a.kind >= MIRT__COUNT(op)) return mirt__onnx_refuse(x, node);
+    const bool negated = node->a.kind == MIRT__IS_NOT_EQUAL;
+    const char *out = mirt__onnx_set(x, node->out[0], order);
+    const char *got = mirt__onnx_same(x, node, op[node->a.kind], negated ? NULL : out, order);
+    if (got && negated) mirt__onnx_node(x, "Not", out, got, NULL, NULL);
+    return got != NULL;
+}
+
+/* >>along axes */
+
+MIRT__LIB bool mirt__onnx_softmax(mirt__onnx *x, const mirt__node *node) {
+    const mirt__onnx_order order = mirt__onnx_order_of(x, node->in[0]);
+    const char *in = mirt__onnx_get(x, node->in[0], order), *out = mirt__onnx_set(x, node->out[0], order);
+    if (!in) return false;
+    const size_t begin = mirt__onnx_begin(x, node->id == MIRT__OP_softmax ? "Softmax" : "LogSoftmax", &in, 1, out);
+    mirt__onnx_int(x, "axis", mirt__onnx_axis(order, node->in[0]->shape.rank - 1));
+    mirt__onnx_end(x, begin);
+    return true;
+}
+
+/* Whether what is left after these axes has the same order in both. */
+static bool mirt__onnx_keeps_order(unsigned axes, bool keepdims) {
+    const unsigned image = 1u << 1 | 1u << 2, channels = 1u << 3;
+    return keepdims || (axes & channels) || (axes & image) == image;
+}
+
+MIRT__LIB bool mirt__onnx_reduce(mirt__onnx *x, const mirt__node *node) {
+    static const char *const op[] = {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin"};
+    const mirt__attrs_reduce *a = MIRT__OF(&node->a, reduce);
+    const int rank = node->in[0]->shape.rank;
+    int64_t axes[MIRT_MAX_RANK];
+    int count = 0;
+    mirt__onnx_order order = mirt__onnx_order_of(x, node->in[0]);
+    if (node->a.kind < 0 || node->a.kind >= MIRT__COUNT(op)) return mirt__onnx_refuse(x, node);
+    if (!mirt__onnx_keeps_order(a->axes, a->keepdims)) order = MIRT__ONNX_OWN;
+    for (int i = 0; i < rank; i++) {
+        if (a->axes >> i & 1) axes[count++] = mirt__onnx_axis(order, i);
+    }
+    const char *in[2] = {mirt__onnx_get(x, node->in[0], order), NULL};
+    const char *out = mirt__onnx_set(x, node->out[0], a->keepdims ? order : MIRT__ONNX_OWN);
+    if (!in[0]) return false;
+    if (!count) return mirt__onnx_node(x, "Identity", out, in[0], NULL, NULL), true;
+    const bool sum = node->a.kind == MIRT__REDUCE_SUM; /* whose axes are an input since opset 13 */
+    if (sum) in[1] = mirt__onnx_list(x, axes, count);
+    const size_t begin = mirt__onnx_begin(x, op[node->a.kind], in, sum ? 2 : 1, out);
+    if (!sum) mirt__onnx_ints(x, "axes", axes, count);
+    mirt__onnx_int(x, "keepdims", a->keepdims);
+    mirt__onnx_end(x, begin);
+    return true;
+}
+
+MIRT__LIB bool mirt__onnx_scan(mirt__onnx *x, const mirt__node *node) {
+    const int axis = MIRT__OF(&node->a, axis)->axis;
+    const char *in[2] = {mirt__onnx_get(x, node->in[0], MIRT__ONNX_OWN), NULL};
+    const char *out = mirt__onnx_set(x, node->out[0], MIRT__ONNX_OWN);
+    const bool finds = node->a.kind == MIRT__ARGMAX || node->a.kind == MIRT__ARGMIN;
+    if (!in[0]) return false;
+    if (!finds && node->a.kind != MIRT__CUMSUM) return mirt__onnx_refuse(x, node);
+    if (!finds) {
+        const mirt_shape number = mirt_make_shape(0, 0, 0, 0, 0, 0);
+        const int32_t value = (int32_t)axis;
+        in[1] = mirt__onnx_tensor(x, NULL, MIRT_INT32, &number, &value);
+        mirt__onnx_node(x, "CumSum", out, in[0], in[1], NULL);
+        return true;
+    }
+    const char *place = mirt__onnx_fresh(x);
+    const size_t begin = mirt__onnx_begin(x, node->a.kind == MIRT__ARGMAX ? "ArgMax" : "ArgMin", in, 1, place);
+    mirt__onnx_int(x, "axis", axis);
+    mirt__onnx_int(x, "keepdims", 0);
+    mirt__onnx_end(x, begin);
+    return mirt__onnx_convert(x, place, MIRT_INT32, out) != NULL;
+}
+
+/* >>section onnx/moves.c */
+
+/* ONNX's ops that move, copy or convert elements. */
+
+/* Both names of a node whose inputs and output are in one order; false without the input. */
+static bool mirt__onnx_names(mirt__onnx *x, const mirt__node *node, mirt__onnx_order order, const char **in,
+                             const char **out) {
+    *in = mirt__onnx_get(x, node->in[0], order);
+    *out = mirt__onnx_set(x, node->out[0], order);
+    return *in != NULL;
+}
+
+/* Whether the elements of a tensor stay where they are when its channels come first. */
+static bool mirt__onnx_indifferent(const mirt_shape *shape) {
+    return shape->rank == 4 && ((shape->dim[1] == 1 && shape->dim[2] == 1) || shape->dim[3] == 1);
+}
+
+MIRT__LIB bool mirt__onnx_reshape(mirt__onnx *x, const mirt__node *node) {
+    const mirt_tensor *from = node->in[0];
+    const bool first = !mirt__onnx_value_of(x, from)->name[MIRT__ONNX_OWN] && mirt__onnx_indifferent(&from->shape) &&
+                       mirt__onnx_order_of(x, from) == MIRT__ONNX_FIRST;
+    const mirt__onnx_order to = mirt__onnx_indifferent(&node->out[0]->shape) ? MIRT__ONNX_FIRST : MIRT__ONNX_OWN;
+    const mirt_shape shape = mirt__onnx_shape(&node->out[0]->shape, to); /* rows are -1 here and there */
+    const char *in = mirt__onnx_get(x, node->in[0], first ? MIRT__ONNX_FIRST : MIRT__ONNX_OWN);
+    const char *out = mirt__onnx_set(x, node->out[0], to);
+    if (!in) return false;
+    mirt__onnx_node(x, "Reshape", out, in, mirt__onnx_list(x, shape.dim, shape.rank), NULL);
+    return true;
+}
+
+MIRT__LIB bool mirt__onnx_stop_gradient(mirt__onnx *x, const mirt__node *node) {
+    const char *in, *out;
+    return mirt__onnx_names(x, node, mirt__onnx_order_of(x, node->in[0]), &in, &out) &&
+           mirt__onnx_node(x, "Identity", out, in, NULL, NULL);
+}
+
+MIRT__LIB bool mirt__onnx_transpose(mirt__onnx *x, const mirt__node *node) {
+    const char *in, *out;
+    if (!mirt__onnx_names(x, node, MIRT__ONNX_OWN, &in, &out)) return false;
+    const size_t begin = mirt__onnx_begin(x, "Transpose", &in, 1, out);
+    mirt__onnx_ints(x, "perm", MIRT__OF(&node->a, move)->begin, node->in[0]->shape.rank);
+    mirt__onnx_end(x, begin);
+    return true;
+}
+
+MIRT__LIB bool mirt__onnx_concat(mirt__onnx *x, const mirt__node *node) {
+    const char *in[MIRT__MAX_IN];
+    mirt__onnx_order order = MIRT__ONNX_OWN;
+    for (int i = 0; i < node->num_in; i++) {
+        if (mirt__onnx_order_of(x, node->in[i]) == MIRT__ONNX_FIRST) order = MIRT__ONNX_FIRST;
+    }
+    for (int i = 0; i < node->num_in; i++) {
+        if (!(in[i] = mirt__onnx_get(x, node->in[i], order))) return false;
+    }
+    const size_t begin = mirt__onnx_begin(x, "Concat", in, node->num_in, mirt__onnx_set(x, node->out[0], order));
+    mirt__onnx_int(x, "axis", mirt__onnx_axis(order, MIRT__OF(&node->a, axis)->axis));
+    mirt__onnx_end(x, begin);
+    return true;
+}
+
+MIRT__LIB bool mirt__onnx_slice(mirt__onnx *x, const mirt__node *node) {
+    const mirt__onnx_order order = mirt__onnx_order_of(x, node->in[0]);
+    const int64_t *begin = MIRT__OF(&node->a, move)->begin;
+    int64_t first[MIRT_MAX_RANK], end[MIRT_MAX_RANK], axes[MIRT_MAX_RANK];
+    const char *in[4], *out;
+    int count = 0;
+    if (!mirt__onnx_names(x, node, order, in, &out)) return false;
+    for (int i = 0; i < node->in[0]->shape.rank; i++) {
+        if (node->in[0]->shape.dim[i] == node->out[0]->shape.dim[i]) continue;
+        first[count] = begin[i];
+        end[count] = begin[i] + node->out[0]->shape.dim[i];
+        axes[count++] = mirt__onnx_axis(order, i);
+    }
+    if (!count) return mirt__onnx_node(x, "Identity", out, in[0], NULL, NULL), true;
+    in[1] = mirt__onnx_list(x, first, count);
+    in[2] = mirt__onnx_list(x, end, count);
+    in[3] = mirt__onnx_list(x, axes, count);
+    mirt__onnx_end(x, mirt__onnx_begin(x, "Slice", in, 4, out));
+    return true;
+}
+
+MIRT__LIB bool mirt__onnx_pad(mirt__onnx *x, const mirt__node *node) {
+    const mirt__onnx_order order = mirt__onnx_order_of(x, node->in[0]);
+    const int rank = node->in[0]->shape.rank;
+    int64_t pads[2 * MIRT_MAX_RANK];
+    const char *in, *out;
+    if (!mirt__onnx_names(x, node, order, &in, &out)) return false;
+    for (int i = 0; i < rank; i++) {
+        pads[mirt__onnx_axis(order, i)] = MIRT__OF(&node->a, move)->begin[i];
+        pads[rank + mirt__onnx_axis(order, i)] = node->a.shape.dim[i];
+    }
+    const char *list = mirt__onnx_list(x, pads, 2 * rank);
+    mirt__onnx_node(x, "Pad", out, in, list,
+                    node->a.scale != 0 ? mirt__onnx_number(x, (double)node->a.scale) : NULL);
+    return true;
+}
+
+MIRT__LIB bool mirt__onnx_gather(mirt__onnx *x, const mirt__node *node) {
+    const char *table = mirt__onnx_get(x, node->in[0], MIRT__ONNX_OWN),
+               *at = mirt__onnx_get(x, node->in[1], MIRT__ONNX_OWN);
+    if (!table || !at) return false;
+    if (node->in[1]->dtype != MIRT_INT32) at = mirt__onnx_convert(x, at, MIRT_INT32, NULL);
+    mirt__onnx_node(x, "Gather", mirt__onnx_set(x, node->out[0], MIRT__ONNX_OWN), table, at, NULL);
+    return true;
+}
+
+MIRT__LIB bool mirt__onnx_broadcast(mirt__onnx *x, const mirt__node *node) {
+    const char *in, *out, *like = mirt__onnx_get(x, node->in[1], MIRT__ONNX_OWN);
+    if (node->a.kind == MIRT__REDUCE_MEAN) return mirt__onnx_refuse(x, node); /* of gradients */
+    if (!like || !mirt__onnx_names(x, node, MIRT__ONNX_OWN, &in, &out)) return false;
+    mirt__onnx_node(x, "Expand", out, in, mirt__onnx_node(x, "Shape", NULL, like, NULL, NULL), NULL);
+    return true;
+}
+
+MIRT__LIB bool mirt__onnx_cast(mirt__onnx *x, const mirt__node *node) {
+    const char *in, *out;
+    return mirt__onnx_names(x, node, mirt__onnx_order_of(x, node->in[0]), &in, &out) &&
+           mirt__onnx_convert(x, in, node->a.dtype, out);
+}
+
+MIRT__LIB bool mirt__onnx_one_hot(mirt__onnx *x, const mirt__node *node) {
+    static const float values[2] = {0, 1};
+    const int32_t depth = (int32_t)MIRT__OF(&node->a, one_hot)->depth;
+    const mirt_shape one = mirt_make_shape(1, 0, 0, 0, 0, 0), pair = mirt_make_shape(2, 0, 0, 0, 0, 0);
+    const char *in, *out;
+    if (!mirt__onnx_names(x, node, MIRT__ONNX_OWN, &in, &out)) return false;
+    if (node->in[0]->dtype != MIRT_INT32) in = mirt__onnx_convert(x, in, MIRT_INT32, NULL);
+    const char *size = mirt__onnx_tensor(x, NULL, MIRT_INT32, &one, &depth);
+    mirt__onnx_node(x, "OneHot", out, in, size, mirt__onnx_tensor(x, NULL, MIRT_FLOAT32, &pair, values));
+    return true;
+}
+
+/* Rows are known when it runs, so the new shape is made of the old one. */
+MIRT__LIB bool mirt__onnx_resize(mirt__onnx *x, const mirt__node *node) {
+    const mirt__attrs_resize *a = MIRT__OF(&node->a, resize);
+    const int64_t begin[1] = {0}, end[1] = {2}, size[2] = {a->size[0], a->size[1]};
+    const char *all[4] = {NULL, "", "", NULL}, *out, *part[2];
+    if (!mirt__onnx_names(x, node, MIRT__ONNX_FIRST, all, &out)) return false;
+    const char *shape = mirt__onnx_node(x, "Shape", NULL, all[0], NULL, NULL), *from = mirt__onnx_list(x, begin, 1);
+    part[0] = mirt__onnx_node(x, "Slice", NULL, shape, from, mirt__onnx_list(x, end, 1));
+    part[1] = mirt__onnx_list(x, size, 2);
+    all[3] = mirt__onnx_fresh(x);
+    size_t node_at = mirt__onnx_begin(x, "Concat", part, 2, all[3]);
+    mirt__onnx_int(x, "axis", 0);
+    mirt__onnx_end(x, node_at);
+    node_at = mirt__onnx_begin(x, "Resize", all, 4, out);
+    mirt__onnx_text(x, "mode", a->bilinear ? "linear" : "nearest");
+    mirt__onnx_text(x, "coordinate_transformation_mode", "half_pixel");
+    if (!a->bilinear) mirt__onnx_text(x, "nearest_mode", "round_prefer_ceil");
+    mirt__onnx_end(x, node_at);
+    return true;
+}
+
+/* >>section onnx/products.c */
+
+/* ONNX's convolutions, products of matrices, poolings and normalizations. */
+
+/* >>what follows a product and becomes a part of it */
+
+/* The weights of a product, and the sum that is added to it, by output channel. */
+typedef struct mirt__onnx_product {
+    float *weights;    /* NULL: they are computed, so no normalization can be folded into them */
+    int64_t count;
+    int64_t channels;  /* of the output, the last axis of the weights */
+    double *bias;
+    const mirt__node *bias_leaf; /* the first that is added, or NULL */
+    bool folded;       /* the weights are no longer the model's */
+} mirt__onnx_product;
+
+static void mirt__onnx_product_free(mirt__onnx_product *p) {
+    mirt__free(p->weights);
+    mirt__free(p->bias);
+}
+
+static bool mirt__onnx_product_begin(mirt__onnx *x, const mirt_tensor *weights, int64_t channels,
+                                     mirt__onnx_product *p) {
+    memset(p, 0, sizeof *p);
+    p->count = mirt__shape_count(&weights->shape);
+    p->channels = channels;
+    p->bias = (double *)mirt__calloc((size_t)channels, sizeof *p->bias);
+    if (p->bias && mirt__onnx_leaf(weights)) p->weights = mirt__onnx_numbers(x, weights);
+    if (p->bias && (p->weights || !mirt__onnx_leaf(weights))) return true;
+    mirt__onnx_product_free(p);
+    return false;
+}
+
+static bool mirt__onnx_add_bias(mirt__onnx *x, const mirt__node *node, mirt__onnx_product *p) {
+    float *bias = mirt__onnx_numbers(x, node->in[1]);
+    for (int64_t i = 0; bias && i < p->channels; i++) p->bias[i] += (double)bias[i];
+    if (!p->bias_leaf) p->bias_leaf = mirt__onnx_leaf(node->in[1]);
+    mirt__free(bias);
+    return bias != NULL;
+}
+
+/* y * g / sqrt(variance + epsilon) + (beta - mean * g / sqrt(variance + epsilon)) */
+static bool mirt__onnx_add_norm(mirt__onnx *x, const mirt__node *node, mirt__onnx_product *p) {
+    const mirt__attrs_scaling *scaling = &MIRT__OF(&node->a, norm)->scaling;
+    float *of[4] = {NULL, NULL, NULL, NULL}; /* mean, variance, gamma, beta */
+    const bool there[4] = {true, true, scaling->gamma, scaling->beta};
+    bool good = true;
+    for (int k = 0, in = 1; k < 4; k++) {
+        if (there[k]) good = (of[k] = mirt__onnx_numbers(x, node->in[in++])) != NULL && good;
+    }
+    for (int64_t i = 0; good && i < p->channels; i++) {
+        const double gamma = of[2] ? (double)of[2][i] : 1, beta = of[3] ? (double)of[3][i] : 0,
+                     scale = gamma / sqrt((double)of[1][i] + (double)scaling->epsilon);
+        p->bias[i] = (p->bias[i] - (double)of[0][i]) * scale + beta;
+        for (int64_t k = i; k < p->count; k += p->channels) p->weights[k] = (float)((double)p->weights[k] * scale);
+    }
+    if (!p->bias_leaf && of[3]) p->bias_leaf = mirt__onnx_leaf(node->in[3 + scaling->gamma]);
+    for (int k = 0; k < 4; k++) mirt__free(of[k]);
+    p->folded = true;
+    return good;
+}
+
+static bool mirt__onnx_all_leaves(const mirt__node *node) {
+    for (int i = 1; i < node->num_in; i++) {
+        if (!mirt__onnx_leaf(node->in[i])) return false;
+    }
+    return true;
+}
+
+/* Takes what follows the product alone, as far as it fits; returns what the product then is, or NULL. */
+static mirt_tensor *mirt__onnx_take_readers(mirt__onnx *x, mirt_tensor *y, mirt__onnx_product *p) {
+    for (;;) {
+        const mirt__node *reader = mirt__onnx_value_of(x, y)->reader;
+        if (!reader || reader->in[0] != y || reader->num_in < 2 || !mirt__onnx_all_leaves(reader)) return y;
+        const bool norm = reader->id == MIRT__OP_normalize && MIRT__OF(&reader->a, norm)->last_axes == 0;
+        if (reader->id == MIRT__OP_bias_add && !(x->desc.keep_normalization && p->bias_leaf)) {
+            if (!mirt__onnx_add_bias(x, reader, p)) return NULL;
+        } else if (norm && p->weights && !x->desc.keep_normalization) {
+            if (!mirt__onnx_add_norm(x, reader, p)) return NULL;
+        } else {
+            return y;
+        }
+        y = reader->out[0];
+        mirt__onnx_value_of(x, y)->taken = true;
+    }
+}
+
+/* The name of the bias, NULL where there is none. */
+static const char *mirt__onnx_bias(mirt__onnx *x, const mirt__onnx_product *p) {
+    const mirt_shape shape = mirt_make_shape(p->channels, 0, 0, 0, 0, 0);
+    const char *name = NULL;
+    if (!p->bias_leaf && !p->folded) return NULL;
+    float *bias = (float *)mirt__calloc((size_t)p->channels, sizeof *bias);
+    for (int64_t i = 0; bias && i < p->channels; i++) bias[i] = (float)p->bias[i];
+    if (bias && p->bias_leaf) name = mirt__onnx_weight(x, p->bias_leaf, &shape, bias);
+    else if (bias) name = mirt__onnx_tensor(x, NULL, MIRT_FLOAT32, &shape, bias);
+    else x->initializers.failed = true;
+    mirt__free(bias);
+    return name;
+}
+
+/* >>windows */
+
+/* Attributes of a window over an image `h` x `w` whose output has the size `out`. */
+static void mirt__onnx_window(mirt__onnx *x, const mirt__attrs_window *w, const int kernel[2], const int64_t in[2],
+                              const int64_t out[2], int64_t pads[4]) {
+    const bool pools = w->dilation[0] == 0;
+    int64_t strides[2], dilation[2], size[2];
+    for (int i = 0; i < 2; i++) {
+        int64_t same, before;
+        strides[i] = w->strides[i];
+        dilation[i] = pools ? 1 : w->dilation[i];
+        size[i] = kernel[i];
+        const int64_t reach = (size[i] - 1) * dilation[i] + 1, all = (out[i] - 1) * strides[i] + reach - in[i];
+        mirt__window_out(in[i], kernel[i], (int)strides[i], (int)dilation[i], w->padding, &same, &before);
+        pads[i] = before;
+        pads[2 + i] = all > before ? all - before : 0;
+    }
+    mirt__onnx_ints(x, "kernel_shape", size, 2);
+    mirt__onnx_ints(x, "strides", strides, 2);
+    mirt__onnx_ints(x, "pads", pads, 4);
+    if (!pools) mirt__onnx_ints(x, "dilations", dilation, 2);
+    if (!pools) mirt__onnx_int(x, "group", w->groups);
+}
+
+/* A kernel with the folded weights; it keeps its place among those of the file. */
+static const char *mirt__onnx_kernel(mirt__onnx *x, mirt_tensor *kernel, const mirt__onnx_product *p) {
+    if (!p->folded) return mirt__onnx_get(x, kernel, MIRT__ONNX_KERNEL);
+    const int64_t *dim = kernel->shape.dim, taps = dim[0] * dim[1], in = dim[2], out = dim[3];
+    const mirt_shape shape = mirt__onnx_shape(&kernel->shape, MIRT__ONNX_KERNEL);
+    float *moved = (float *)mirt__calloc((size_t)p->count, sizeof *moved);
+    for (int64_t t = 0; moved && t < taps; t++) {
+        for (int64_t i = 0; i < in; i++) {
+            for (int64_t o = 0; o < out; o++) moved[(o * in + i) * taps + t] = p->weights[(t * in + i) * out + o];
+        }
+    }
+    const char *name = moved ? mirt__onnx_weight(x, mirt__onnx_leaf(kernel), &shape, moved) : NULL;
+    mirt__free(moved);
+    return name;
+}
+
+MIRT__LIB bool mirt__onnx_conv(mirt__onnx *x, const mirt__node *node) {
+    mirt_tensor *image = node->in[0], *kernel = node->in[1];
+    const int size[2] = {(int)kernel->shape.dim[0], (int)kernel->shape.dim[1]};
+    mirt__onnx_product p;
+    int64_t pads[4];
+    if (!mirt__onnx_product_begin(x, kernel, kernel->shape.dim[3], &p)) return false;
+    mirt_tensor *y = mirt__onnx_take_readers(x, node->out[0], &p);
+    const char *in[3] = {NULL, NULL, NULL};
+    if (y) in[0] = mirt__onnx_get(x, image, MIRT__ONNX_FIRST);
+    if (in[0]) in[1] = mirt__onnx_kernel(x, kernel, &p);
+    if (in[1]) in[2] = mirt__onnx_bias(x, &p);
+    mirt__onnx_product_free(&p);
+    if (!in[1]) return false;
+    const size_t begin = mirt__onnx_begin(x, "Conv", in, in[2] ? 3 : 2, mirt__onnx_set(x, y, MIRT__ONNX_FIRST));
+    mirt__onnx_window(x, MIRT__OF(&node->a, window), size, &image->shape.dim[1], &node->out[0]->shape.dim[1], pads);
+    mirt__onnx_end(x, begin);
+    return true;
+}
+
+/* The op is the gradient of a convolution's input: the window goes over the output. */
+MIRT__LIB bool mirt__onnx_conv_transpose(mirt__onnx *x, const mirt__node *node) {
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
+    const mirt_shape *kernel = &node->in[1]->shape, *from = &node->in[0]->shape, *to = &node->out[0]->shape;
+    const int size[2] = {(int)kernel->dim[0], (int)kernel->dim[1]};
+    const char *in[2] = {mirt__onnx_get(x, node->in[0], MIRT__ONNX_FIRST),
+                         mirt__onnx_get(x, node->in[1], MIRT__ONNX_KERNEL)};
+    int64_t pads[4], more[2];
+    if (!in[0] || !in[1]) return false;
+    const size_t begin = mirt__onnx_begin(x, "ConvTranspose", in, 2, mirt__onnx_set(x, node->out[0], MIRT__ONNX_FIRST));
+    mirt__onnx_window(x, w, size, &to->dim[1], &from->dim[1], pads);
+    for (int i = 0; i < 2; i++) {
+        const int64_t reach = (int64_t)(size[i] - 1) * w->dilation[i] + 1;
+        more[i] = to->dim[1 + i] - ((from->dim[1 + i] - 1) * w->strides[i] + reach - pads[i] - pads[2 + i]);
+    }
+    mirt__onnx_ints(x, "output_padding", more, 2);
+    mirt__onnx_end(x, begin);
+    return true;
+}
+
+MIRT__LIB bool mirt__onnx_pool(mirt__onnx *x, const mirt__node *node) {
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
+    const bool max = node->id == MIRT__OP_max_pool2d;
+    const char *in = mirt__onnx_get(x, node->in[0], MIRT__ONNX_FIRST);
+    mirt__attrs_window own = *w;
+    int64_t pads[4];
+    own.dilation[0] = own.dilation[1] = 0;
+    if (!in) return false;
+    const size_t begin = mirt__onnx_begin(x, max ? "MaxPool" : "AveragePool", &in, 1,
+                                          mirt__onnx_set(x, node->out[0], MIRT__ONNX_FIRST));
+    mirt__onnx_window(x, &own, w->kernel, &node->in[0]->shape.dim[1], &node->out[0]->shape.dim[1], pads);
+    mirt__onnx_end(x, begin);
+    return true;
+}
+
+/* >>matrices */
+
+/* The matrix that a tensor of any rank is to a product: its last axis against all others. */
+static const char *mirt__onnx_matrix(mirt__onnx *x, mirt_tensor *t) {
+    const int64_t shape[2] = {-1, mirt__last_dim(t)};
+    const char *name = mirt__onnx_get(x, t, MIRT__ONNX_OWN);
+    return !name || t->shape.rank == 2 ? name
+                                       : mirt__onnx_node(x, "Reshape", NULL, name, mirt__onnx_list(x, shape, 2), NULL);
+}
+
+static const char *mirt__onnx_dense_weights(mirt__onnx *x, mirt_tensor *weights, const mirt__onnx_product *p) {
+    return p->folded ? mirt__onnx_weight(x, mirt__onnx_leaf(weights), &weights->shape, p->weights)
+                     : mirt__onnx_matrix(x, weights);
+}
+
+/* With a bias: Gemm, which takes matrices alone. */
+static bool mirt__onnx_gemm(mirt__onnx *x, const mirt__node *node, const char *const *in, mirt_tensor *y) {
+    const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
+    const bool flat = y->shape.rank == 2;
+    const char *out = flat ? mirt__onnx_set(x, y, MIRT__ONNX_OWN) : mirt__onnx_fresh(x);
+    const size_t begin = mirt__onnx_begin(x, "Gemm", in, in[2] ? 3 : 2, out);
+    if (t->transpose_a) mirt__onnx_int(x, "transA", 1);
+    if (t->transpose_b) mirt__onnx_int(x, "transB", 1);
+    mirt__onnx_end(x, begin);
+    if (!flat)
+        mirt__onnx_node(x, "Reshape", mirt__onnx_set(x, y, MIRT__ONNX_OWN), out,
+                        mirt__onnx_list(x, y->shape.dim, y->shape.rank), NULL);
+    return true;
+}
+
+MIRT__LIB bool mirt__onnx_matmul(mirt__onnx *x, const mirt__node *node) {
+    const bool transposed = MIRT__OF(&node->a, matmul)->transpose_b;
+    mirt_tensor *weights = node->in[1], *y = node->out[0];
+    mirt__onnx_product p;
+    const char *in[3] = {mirt__onnx_matrix(x, node->in[0]), NULL, NULL};
+    if (!in[0]) return false;
+    if (transposed || weights->shape.rank != 2) {
+        in[1] = mirt__onnx_matrix(x, weights);
+        return in[1] && mirt__onnx_gemm(x, node, in, y);
+    }
+    if (!mirt__onnx_product_begin(x, weights, weights->shape.dim[1], &p)) return false;
+    y = mirt__onnx_take_readers(x, y, &p);
+    if (y) in[1] = mirt__onnx_dense_weights(x, weights, &p);
+    if (in[1]) in[2] = mirt__onnx_bias(x, &p);
+    mirt__onnx_product_free(&p);
+    return in[1] && mirt__onnx_gemm(x, node, in, y);
+}
+
+/* >>normalizations */
+
+/* Ones, or zeros, where a normalization lacks gamma or beta. */
+static const char *mirt__onnx_filled(mirt__onnx *x, const mirt_shape *shape, float value) {
+    const int64_t count = mirt__shape_count(shape);
+    float *all = (float *)mirt__calloc((size_t)count, sizeof *all);
+    for (int64_t i = 0; all && i < count; i++) all[i] = value;
+    const char *name = all ? mirt__onnx_tensor(x, NULL, MIRT_FLOAT32, shape, all) : NULL;
+    mirt__free(all);
+    return name;
+}
+
+/* Gamma and beta of a normalization, in the shape of x's last axes. */
+static bool mirt__onnx_scaling(mirt__onnx *x, const mirt__node *node, const char *out[2]) {
+    const mirt__attrs_norm *a = MIRT__OF(&node->a, norm);
+    const mirt_shape *from = &node->in[0]->shape;
+    mirt_shape last = mirt_make_shape(0, 0, 0, 0, 0, 0);
+    last.rank = a->last_axes ? a->last_axes : 1;
+    for (int i = 0; i < last.rank; i++) last.dim[i] = from->dim[from->rank - last.rank + i];
+    const int beta = 3 + a->scaling.gamma;
+    out[0] = a->scaling.gamma ? mirt__onnx_get(x, node->in[3], MIRT__ONNX_OWN) : mirt__onnx_filled(x, &last, 1);
+    out[1] = a->scaling.beta ? mirt__onnx_get(x, node->in[beta], MIRT__ONNX_OWN) : mirt__onnx_filled(x, &last, 0);
+    return out[0] && out[1];
+}
+
+/* (x - mean) / sqrt(variance + epsilon) * gamma + beta, where the statistics are computed. */
+static bool mirt__onnx_composed_norm(mirt__onnx *x, const mirt__node *node) {
+    const mirt__attrs_norm *a = MIRT__OF(&node->a, norm);
+    const char *in = mirt__onnx_get(x, node->in[0], MIRT__ONNX_OWN), *stat[2], *scaling[2];
+    mirt_shape shape = node->in[1]->shape;
+    for (int i = 0; i < a->last_axes; i++) shape.dim[shape.rank++] = 1;
+    for (int k = 0; k < 2; k++) {
+        if (!(stat[k] = mirt__onnx_get(x, node->in[1 + k], MIRT__ONNX_OWN))) return false;
+        if (a->last_axes)
+            stat[k] = mirt__onnx_node(x, "Reshape", NULL, stat[k], mirt__onnx_list(x, shape.dim, shape.rank), NULL);
+    }
+    if (!in || !mirt__onnx_scaling(x, node, scaling)) return false;
+    const char *epsilon = mirt__onnx_number(x, (double)a->scaling.epsilon);
+    const char *sum = mirt__onnx_node(x, "Add", NULL, stat[1], epsilon, NULL),
+               *deviation = mirt__onnx_node(x, "Sqrt", NULL, sum, NULL, NULL),
+               *centered = mirt__onnx_node(x, "Sub", NULL, in, stat[0], NULL),
+               *unit = mirt__onnx_node(x, "Div", NULL, centered, deviation, NULL),
+               *scaled = mirt__onnx_node(x, "Mul", NULL, unit, scaling[0], NULL);
+    mirt__onnx_node(x, "Add", mirt__onnx_set(x, node->out[0], MIRT__ONNX_OWN), scaled, scaling[1], NULL);
+    return true;
+}
+
+MIRT__LIB bool mirt__onnx_normalize(mirt__onnx *x, const mirt__node *node) {
+    const mirt__attrs_norm *a = MIRT__OF(&node->a, norm);
+    const int rank = node->in[0]->shape.rank;
+    const mirt__node *stats = node->in[1]->node;
+    const bool layer = a->last_axes > 0 && stats->id == MIRT__OP_norm_stats && stats->in[0] == node->in[0];
+    const bool batch = a->last_axes == 0 && (rank == 2 || rank == 4) && mirt__onnx_all_leaves(node);
+    const mirt__onnx_order order = batch && rank == 4 ? MIRT__ONNX_FIRST : MIRT__ONNX_OWN;
+    const char *in[5];
+    if (!layer && !batch) return mirt__onnx_composed_norm(x, node);
+    in[0] = mirt__onnx_get(x, node->in[0], order);
+    if (!in[0] || !mirt__onnx_scaling(x, node, in + 1)) return false;
+    for (int k = 0; batch && k < 2; k++) {
+        if (!(in[3 + k] = mirt__onnx_get(x, node->in[1 + k], MIRT__ONNX_OWN))) return false;
+    }
+    const size_t begin = mirt__onnx_begin(x, batch ? "BatchNormalization" : "LayerNormalization", in, batch ? 5 : 3,
+                                          mirt__onnx_set(x, node->out[0], order));
+    if (layer) mirt__onnx_int(x, "axis", -a->last_axes);
+    mirt__onnx_float(x, "epsilon", (double)a->scaling.epsilon);
+    mirt__onnx_end(x, begin);
+    return true;
+}
+
+static const char *mirt__onnx_mean(mirt__onnx *x, const char *in, const int64_t *axes, int count, bool keepdims,
+                                   const char *out) {
+    if (!out) out = mirt__onnx_fresh(x);
+    const size_t begin = mirt__onnx_begin(x, "ReduceMean", &in, 1, out);
+    mirt__onnx_ints(x, "axes", axes, count);
+    mirt__onnx_int(x, "keepdims", keepdims);
+    mirt__onnx_end(x, begin);
+    return out;
+}
+
+MIRT__LIB bool mirt__onnx_stats(mirt__onnx *x, const mirt__node *node) {
+    const int rank = node->in[0]->shape.rank, last = MIRT__OF(&node->a, norm)->last_axes;
+    const char *in = mirt__onnx_get(x, node->in[0], MIRT__ONNX_OWN);
+    int64_t axes[MIRT_MAX_RANK];
+    int count = 0;
+    for (int i = last ? rank - last : 0; i < (last ? rank : rank - 1); i++) axes[count++] = i;
+    if (!in) return false;
+    const char *mean = mirt__onnx_mean(x, in, axes, count, true, NULL),
+               *centered = mirt__onnx_node(x, "Sub", NULL, in, mean, NULL),
+               *square = mirt__onnx_node(x, "Mul", NULL, centered, centered, NULL);
+    mirt__onnx_mean(x, in, axes, count, false, mirt__onnx_set(x, node->out[0], MIRT__ONNX_OWN));
+    mirt__onnx_mean(x, square, axes, count, false, mirt__onnx_set(x, node->out[1], MIRT__ONNX_OWN));
+    return true;
+}
+
+/* >>section onnx/save_onnx.c */
+
+/* mirt_save_onnx. */
+
+#define MIRT__ONNX_VERSION 8 /* of the format, that of opset 17 */
+#define MIRT__ONNX_OPSET 17
+#define MIRT__ONNX_LIMIT INT32_MAX /* bytes that a message may have */
+
+enum { MIRT__GRAPH_NAME = 2, MIRT__GRAPH_INPUT = 11, MIRT__GRAPH_OUTPUT = 12 };
+enum {
+    MIRT__MODEL_VERSION = 1, MIRT__MODEL_PRODUCER = 2, MIRT__MODEL_GRAPH = 7, MIRT__MODEL_OPSET = 8,
+    MIRT__MODEL_METADATA = 14
+};
+
+/* >>the graph */
+
+/* What a custom op is made of, as its class says. */
+static mirt_tensor *mirt__onnx_compose(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in) {
+    const mirt__attrs_data *own = MIRT__OF(&node->a, data);
+    const mirt_op_class *op = own->user_op;
+    mirt_tensor *y = NULL;
+    char got[96], wanted[96];
+    if (!op->compose) return NULL;
+    {
+        MIRT__OUTSIDE;
+        y = op->compose(in, node->num_in, own->data, op->user);
+    }
+    if (graph->status != MIRT_OK) return NULL;
+    if (y && y->node->graph == graph && mirt__shape_equal(&y->shape, &node->out[0]->shape) && y->dtype == MIRT_FLOAT32)
+        return y;
+    mirt__fail(MIRT_E_CALLBACK, "mirt_save_onnx: compose of %s returned %s; it should be %s of float32", op->name,
+               y ? mirt__shape_text(&y->shape, got) : "NULL", mirt__shape_text(&node->out[0]->shape, wanted));
+    mirt__graph_poison(graph);
+    return NULL;
+}
+
+static bool mirt__onnx_lower(mirt__onnx *x) {
+    mirt_model *model = x->model;
+    mirt_tensor *in[MIRT_MAX_INPUTS], *keep[MIRT_MAX_OUTPUTS + MIRT_MAX_INPUTS];
+    mirt__copying c;
+    mirt__mode mode;
+    memset(&c, 0, sizeof c);
+    memset(&mode, 0, sizeof mode);
+    mirt__graph_init(&x->graph, NULL, mirt__ops());
+    for (int i = 0; i < model->num_inputs; i++) {
+        if (!(in[i] = mirt__input_op(&x->graph, i, model->input[i]->dtype, &model->input[i]->shape))) return false;
+    }
+    c.source = &model->graph;
+    c.replaced = (const mirt_tensor *const *)model->input;
+    c.replacement = in;
+    c.num_replaced = model->num_inputs;
+    c.mode = &mode;
+    c.compose = mirt__onnx_compose;
+    memcpy(x->output, model->output, sizeof x->output);
+    if (!mirt__graph_copy(&x->graph, &c, x->output, model->num_outputs)) return false;
+    memcpy(keep, x->output, (size_t)model->num_outputs * sizeof *keep);
+    memcpy(keep + model->num_outputs, in, (size_t)model->num_inputs * sizeof *in); /* also those that nothing reads */
+    mirt__graph_prune(&x->graph, keep, model->num_outputs + model->num_inputs);
+    return true;
+}
+
+/* The layer that makes a tensor of the model, or NULL. */
+static const char *mirt__onnx_layer_of(const mirt_model *model, const mirt_tensor *t) {
+    for (int i = model->num_layers - 1; i >= 0; i--) {
+        for (int k = 0; k < model->layer[i]->num_out; k++) {
+            if (model->layer[i]->out[k] == t && k == 0) return model->layer[i]->name;
+        }
+    }
+    return NULL;
+}
+
+/* Names of the model's inputs and outputs, no two alike. */
+static const char *mirt__onnx_end_name(mirt__onnx *x, const mirt_tensor *t, const char *kind, int number) {
+    const char *layer = mirt__onnx_layer_of(x->model, t);
+    bool free = layer != NULL;
+    for (int i = 0; i < x->model->num_inputs && free; i++) free = strcmp(kind, "input") == 0 || x->model->input[i] != t;
+    for (int i = 0; i < number && free; i++) free = strcmp(kind, "output") != 0 || x->model->output[i] != t;
+    return free ? mirt__pool_strdup(&x->graph.pool, layer) : mirt__pool_print(&x->graph.pool, "%s/%d", kind, number);
+}
+
+/* Numbers the tensors; finds those that one node alone reads. */
+static bool mirt__onnx_number_tensors(mirt__onnx *x) {
+    int count = 0;
+    mirt__graph_count_uses(&x->graph, x->output, x->model->num_outputs);
+    for (int i = 0; i < x->graph.count; i++) {
+        for (int k = 0; k < x->graph.node[i]->num_out; k++) x->graph.node[i]->out[k]->pass.index = count++;
+    }
+    x->value = (mirt__onnx_value *)mirt__calloc((size_t)count + 1, sizeof *x->value);
+    x->taken = (bool *)mirt__calloc((size_t)x->model->num_variables + 1, sizeof *x->taken);
+    if (!x->value || !x->taken) return false;
+    for (int i = 0; i < x->graph.count; i++) {
+        const mirt__node *node = x->graph.node[i];
+        for (int k = 0; k < node->num_in; k++)
+            mirt__onnx_value_of(x, node->in[k])->reader = node->in[k]->uses == 1 ? node : NULL;
+    }
+    return true;
+}
+
+static bool mirt__onnx_write_node(mirt__onnx *x, const mirt__node *node) {
+    switch (node->id) {
+    case MIRT__OP_input: case MIRT__OP_variable: case MIRT__OP_constant: case MIRT__OP_norm_stats: return true;
+    case MIRT__OP_conv2d: return mirt__onnx_conv(x, node);
+    case MIRT__OP_conv2d_transpose: return mirt__onnx_conv_transpose(x, node);
+    case MIRT__OP_matmul: return mirt__onnx_matmul(x, node);
+    case MIRT__OP_max_pool2d: case MIRT__OP_average_pool2d: return mirt__onnx_pool(x, node);
+    case MIRT__OP_normalize: return mirt__onnx_normalize(x, node);
+    case MIRT__OP_unary: return mirt__onnx_unary(x, node);
+    case MIRT__OP_binary: case MIRT__OP_bias_add: return mirt__onnx_binary(x, node);
+    case MIRT__OP_logic: return mirt__onnx_logic(x, node);
+    case MIRT__OP_softmax: case MIRT__OP_log_softmax: return mirt__onnx_softmax(x, node);
+    case MIRT__OP_reduce: return mirt__onnx_reduce(x, node);
+    case MIRT__OP_scan: return mirt__onnx_scan(x, node);
+    case MIRT__OP_reshape: return mirt__onnx_reshape(x, node);
+    case MIRT__OP_stop_gradient: return mirt__onnx_stop_gradient(x, node);
+    case MIRT__OP_transpose: return mirt__onnx_transpose(x, node);
+    case MIRT__OP_concat: return mirt__onnx_concat(x, node);
+    case MIRT__OP_slice: return mirt__onnx_slice(x, node);
+    case MIRT__OP_pad: return mirt__onnx_pad(x, node);
+    case MIRT__OP_gather: return mirt__onnx_gather(x, node);
+    case MIRT__OP_broadcast: return mirt__onnx_broadcast(x, node);
+    case MIRT__OP_cast: return mirt__onnx_cast(x, node);
+    case MIRT__OP_one_hot: return mirt__onnx_one_hot(x, node);
+    case MIRT__OP_resize2d: return mirt__onnx_resize(x, node);
+    default: return mirt__onnx_refuse(x, node);
+    }
+}
+
+static bool mirt__onnx_write_nodes(mirt__onnx *x) {
+    for (int i = 0; i < x->graph.count; i++) {
+        const mirt__node *node = x->graph.node[i];
+        if (mirt__onnx_value_of(x, node->out[0])->taken || mirt__onnx_leaf(node->out[0])) continue;
+        x->node = node;
+        if (!mirt__onnx_write_node(x, node)) return false;
+    }
+    x->node = NULL;
+    return true;
+}
+
+static bool mirt__onnx_write_inputs(mirt__onnx *x) {
+    for (int i = 0; i < x->graph.count; i++) {
+        const mirt__node *node = x->graph.node[i];
+        if (!mirt__is_input(node)) continue;
+        const mirt_tensor *t = node->out[0], *of = x->model->input[node->a.index];
+        const mirt__onnx_order order = mirt__onnx_end_order(x, t);
+        const char *name = mirt__onnx_end_name(x, of, "input", node->a.index);
+        if (!name) return false;
+        mirt__onnx_value_of(x, t)->name[order] = name;
+        mirt__onnx_write_end(x, MIRT__GRAPH_INPUT, name, t, order);
+    }
+    for (int i = 0; i < x->model->num_outputs; i++) {
+        mirt__onnx_value *v = mirt__onnx_value_of(x, x->output[i]);
+        const char *name = mirt__onnx_end_name(x, x->model->output[i], "output", i);
+        if (!name) return false;
+        if (!v->output) v->output = name;
+    }
+    return true;
+}
+
+/* Outputs that are inputs, weights, or one tensor under two names are copies. */
+static bool mirt__onnx_write_outputs(mirt__onnx *x) {
+    for (int i = 0; i < x->model->num_outputs; i++) {
+        mirt_tensor *t = x->output[i];
+        const mirt__onnx_order order = mirt__onnx_end_order(x, t);
+        const char *name = mirt__onnx_end_name(x, x->model->output[i], "output", i);
+        const char *have = name ? mirt__onnx_get(x, t, order) : NULL;
+        if (!have) return false;
+        if (strcmp(have, name) != 0) mirt__onnx_node(x, "Identity", name, have, NULL, NULL);
+        mirt__onnx_write_end(x, MIRT__GRAPH_OUTPUT, name, t, order);
+    }
+    return true;
+}
+
+/* >>the file */
+
+static void mirt__onnx_metadata(mirt__text *out, const char *key, const char *value) {
+    const size_t begin = mirt__pb_open(out, MIRT__MODEL_METADATA);
+    mirt__pb_string(out, 1, key);
+    mirt__pb_string(out, 2, value);
+    mirt__pb_close(out, begin);
+}
+
+static void mirt__onnx_class_names(mirt__onnx *x, mirt__text *out) {
+    mirt__text names;
+    memset(&names, 0, sizeof names);
+    for (int i = 0; i < x->model->num_class_names; i++) {
+        mirt__text_add(&names, i ? "," : "[");
+        mirt__json_write_string(&names, x->model->class_names[i]);
+    }
+    mirt__text_add(&names, "]");
+    if (names.failed) out->failed = true;
+    else if (x->model->num_class_names) mirt__onnx_metadata(out, "class_names", names.data);
+    mirt__text_free(&names);
+}
+
+/* All but the graph, and the graph's beginning. */
+static void mirt__onnx_head(mirt__onnx *x, mirt__text *out) {
+    mirt__pb_int(out, MIRT__MODEL_VERSION, MIRT__ONNX_VERSION);
+    mirt__pb_string(out, MIRT__MODEL_PRODUCER, "mirrortrain");
+    const size_t opset = mirt__pb_open(out, MIRT__MODEL_OPSET);
+    mirt__pb_int(out, 2, MIRT__ONNX_OPSET);
+    mirt__pb_close(out, opset);
+    mirt__onnx_class_names(x, out);
+    mirt__pb_string(&x->nodes, MIRT__GRAPH_NAME, x->model->name);
+    mirt__pb_varint(out, MIRT__MODEL_GRAPH << 3 | 2);
+    mirt__pb_varint(out, (uint64_t)x->nodes.size + x->initializers.size + x->ends.size);
+}
+
+static mirt_status mirt__onnx_store(mirt__onnx *x, const char *path) {
+    mirt__file_writer writer;
+    mirt__text head;
+    const mirt__text *part[4] = {&head, &x->nodes, &x->initializers, &x->ends};
+    uint64_t bytes = 0;
+    memset(&head, 0, sizeof head);
+    mirt__onnx_head(x, &head);
+    mirt_status status = MIRT_OK;
+    for (int i = 0; i < 4; i++) {
+        if (part[i]->failed) status = mirt__fail(MIRT_E_NOMEM, "%s: no memory for the model's file", path);
+        bytes += part[i]->size;
+    }
+    if (status == MIRT_OK && bytes > MIRT__ONNX_LIMIT)
+        status = mirt__fail(MIRT_E_INVALID, "%s: the model takes %.2f GB; an ONNX file holds less than 2", path,
+                            (double)bytes / 1e9);
+    if (status == MIRT_OK) status = mirt__file_begin(&writer, path);
+    if (status == MIRT_OK) {
+        for (int i = 0; i < 4; i++) mirt__file_append(&writer, part[i]->data, part[i]->size);
+        status = mirt__file_commit(&writer);
+    }
+    mirt__text_free(&head);
+    return status;
+}
+
+static mirt_status mirt__onnx_write(mirt__onnx *x, const char *path) {
+    const bool good = mirt__onnx_lower(x) && mirt__onnx_number_tensors(x) && mirt__onnx_write_inputs(x) &&
+                      mirt__onnx_write_nodes(x) && mirt__onnx_write_outputs(x);
+    return good ? mirt__onnx_store(x, path) : mirt_last_status();
+}
+
+MIRT_API mirt_status mirt_save_onnx(mirt_model *model, const char *path, const mirt_onnx_desc *desc) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    mirt__onnx x;
+    if (!model || !path || !path[0]) return mirt__fail(MIRT_E_INVALID, "mirt_save_onnx: no model or no path");
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (!model->num_outputs)
+        return mirt__fail(MIRT_E_STATE, "mirt_save_onnx: %s has no outputs yet: mirt_model_output", model->name);
+    if (mirt__model_materialize(model) != MIRT_OK) return mirt_last_status();
+    if (!mirt__writes_files(model->strategy)) return MIRT_OK;
+    memset(&x, 0, sizeof x);
+    x.model = model;
+    if (desc) x.desc = *desc;
+    const mirt_status status = mirt__onnx_write(&x, path);
+    mirt__text_free(&x.nodes);
+    mirt__text_free(&x.initializers);
+    mirt__text_free(&x.ends);
+    mirt__free(x.value);
+    mirt__free(x.taken);
+    mirt__graph_free(&x.graph);
+    return status;
+}
+
+/* >>section base/cold_end.inc */
+
+/* Ends code that waits for kernels, is small or runs once. */
+MIRT__COLD_END
+
+#endif /* MIRRORTRAIN_NO_ONNX */
 
 /* >>section servers/servers.h */
 

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 
 warnings="-Wall -Wextra -Wpedantic -Wshadow -Werror"
-small="-DMIRRORTRAIN_NO_CALLBACKS -DMIRRORTRAIN_NO_IMAGES -DMIRRORTRAIN_NO_MODELS"
+small="-DMIRRORTRAIN_NO_CALLBACKS -DMIRRORTRAIN_NO_IMAGES -DMIRRORTRAIN_NO_MODELS -DMIRRORTRAIN_NO_ONNX"
 images="-DMIRRORTRAIN_NO_TRAIN -DMIRRORTRAIN_IMAGES"
 echo '#include "mirrortrain.h"' >"$tmp/declarations.c"
 
@@ -32,6 +32,7 @@ cat >"$tmp/absent" <<'A'
 MIRRORTRAIN_NO_CALLBACKS mirt_early_stopping mirt_tensorboard mirt_write_scalar
 MIRRORTRAIN_NO_IMAGES mirt_decode_image mirt_image_dataset_from_directory mirt_drawn_photos
 MIRRORTRAIN_NO_MODELS mirt_mobilenet_v2 mirt_model_by_name
+MIRRORTRAIN_NO_ONNX mirt_save_onnx
 MIRRORTRAIN_NO_TRAIN mirt_fit mirt_compile mirt_evaluate mirt_save mirt_function_create mirt_adam mirt_augment
 MIRRORTRAIN_NO_TRAIN mirt_shuffle mirt_repeat mirt_accumulate mirt_load_image mirt_decode_image
 MIRRORTRAIN_NO_TRAIN mirt_tensorboard mirt_summary mirt_profile_begin mirt_check_drift mirt_latest_checkpoint
@@ -50,14 +51,14 @@ done <"$tmp/absent"
 for compiler in "gcc -std=c11" "clang -std=c11" "g++ -x c++ -std=c++17" "clang++ -x c++ -std=c++17"; do
     if ! has "${compiler%% *}"; then tap_skip "no ${compiler%% *}"; continue; fi
     case ${QUICK:+$compiler} in clang\ * | g++\ *) continue ;; esac
-    for switch in CALLBACKS IMAGES MODELS TRAIN; do
+    for switch in CALLBACKS IMAGES MODELS ONNX TRAIN; do
         tap_check "$compiler without $switch" $compiler $warnings -DMIRRORTRAIN_NO_$switch -fsyntax-only -I. \
             mirrortrain.c
     done
     tap_check "$compiler: predict only, without models" $compiler $warnings -DMIRRORTRAIN_NO_TRAIN $small \
         -fsyntax-only -I. mirrortrain.c
     tap_check "$compiler: predict only, with images" $compiler $warnings $images -fsyntax-only -I. mirrortrain.c
-    tap_check "$compiler without all three" $compiler $warnings $small -fsyntax-only -I. mirrortrain.c
+    tap_check "$compiler without all four" $compiler $warnings $small -fsyntax-only -I. mirrortrain.c
     tap_check "$compiler: MIRRORTRAIN_DEBUG" $compiler $warnings -DMIRRORTRAIN_DEBUG -fsyntax-only -I. mirrortrain.c
 done
 for cc in gcc clang; do

@@ -23,6 +23,7 @@ except ImportError as error:
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "differential"))
 import case as cases
 import kinks
+import onnx_side
 import parts
 import planted
 
@@ -86,7 +87,8 @@ def compare_all(options, scratch):
             print("%d of %d models, %d s" % (number + 1, options.models, told - began), flush=True)
     print(
         ", ".join("%d %s" % (n, name) for name, n in count.items())
-        + "; %d s; data drawn anew %d times, near a kink" % (time.time() - began, again)
+        + "; %d s; data drawn anew %d times, near a kink; %d files for ONNX Runtime"
+        % (time.time() - began, again, onnx_side.checked)
     )
     print("%d passed, %d failed" % (passed, failed))
     return failed > 0 or not passed  # options that draw nothing compare nothing

@@ -25,7 +25,7 @@ static int gallery_backward(const mirt_op_call *call, void *user) {
     return 0;
 }
 
-static const mirt_op_class gallery_twice = {"twice", 4, NULL, gallery_forward, gallery_backward, NULL};
+static const mirt_op_class gallery_twice = {"twice", 4, NULL, gallery_forward, gallery_backward, NULL, NULL};
 
 typedef struct gallery_config {
     int units;

@@ -380,7 +380,7 @@ static int cube_backward(const mirt_op_call *c, void *user) {
     }
     return 0;
 }
-static const mirt_op_class cube_class = {"cube", sizeof(float), NULL, cube_forward, cube_backward, NULL};
+static const mirt_op_class cube_class = {"cube", sizeof(float), NULL, cube_forward, cube_backward, NULL, NULL};
 static mirt_tensor *cube(mirt__graph *g, mirt_tensor *a, mirt_tensor *b) {
     const float scale = 0.5f;
     mirt_tensor *in[2] = {a, b};

@@ -40,7 +40,7 @@ static mirt_tensor *build(mirt_layer *layer, mirt_tensor *const *in, int count, 
 }
 static const mirt_layer_class layer = {"Other", 0, 0, NULL, 0, build, NULL};
 static int forward(const mirt_op_call *call, void *user) { return (void)call, (void)user, 0; }
-static const mirt_op_class op = {"other", 0, NULL, forward, NULL, NULL};
+static const mirt_op_class op = {"other", 0, NULL, forward, NULL, NULL, NULL};
 static bool body(mirt_function *f, void *user) {
     mirt_tensor *y = mirt_call((mirt_model *)user, mirt_function_x(f, 0), MIRT_TRAINING_ON);
     mirt_tensor *values = mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, mirt_function_y(f, 0), y);

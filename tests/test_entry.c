@@ -233,7 +233,7 @@ static int on_decode(const unsigned char *bytes, size_t size, mirt_image *out, v
 /* >>a program that uses all of it */
 
 static mirt_model *network(mirt_strategy *strategy) {
-    static const mirt_op_class op = {"same", 0, on_shape, on_forward, on_backward, NULL};
+    static const mirt_op_class op = {"same", 0, on_shape, on_forward, on_backward, NULL, NULL};
     static const mirt_layer_class layer = {"Mine", 1, 0, NULL, 0, on_build, NULL};
     static const mirt_custom_loss loss = {"small", on_loss, NULL};
     static const mirt_custom_metric metric = {"size", on_metric, on_result, NULL, MIRT_MODE_AUTO};

@@ -412,7 +412,7 @@ def check_training(home, shown):
         page.refreshes is None and "interrupted" in page.text and "id=\"live\"" not in page.text,
         "the last page of a fit is not loaded again: " + said.strip().split("\n")[-1][-90:],
     )
-    tap.ok(not glob.glob(glob.escape(path) + ".*"), "no part of a page stays after the fit that goes on")
+    tap.ok(not glob.glob(glob.escape(path) + ".*"), "the fit that resumes leaves no part of a page")
 
 
 def fit(*args):

@@ -24,6 +24,9 @@
 #if defined(MIRRORTRAIN_NO_TRAIN) && !defined(MIRRORTRAIN_NO_CALLBACKS)
 #define MIRRORTRAIN_NO_CALLBACKS
 #endif
+#if defined(MIRRORTRAIN_NO_TRAIN) && !defined(MIRRORTRAIN_NO_ONNX)
+#define MIRRORTRAIN_NO_ONNX
+#endif
 /* A program that predicts often has its pixels already. */
 #if defined(MIRRORTRAIN_NO_TRAIN) && !defined(MIRRORTRAIN_IMAGES) && !defined(MIRRORTRAIN_NO_IMAGES)
 #define MIRRORTRAIN_NO_IMAGES
@@ -34,7 +37,8 @@
 #if defined(MIRRORTRAIN_NO_TRAIN) || defined(MIRRORTRAIN_NO_IMAGES)
 #define MIRT__NO_IMAGE_DATASETS
 #endif
-#if defined(MIRRORTRAIN_NO_CALLBACKS) || defined(MIRRORTRAIN_NO_IMAGES) || defined(MIRRORTRAIN_NO_MODELS)
+#if defined(MIRRORTRAIN_NO_CALLBACKS) || defined(MIRRORTRAIN_NO_IMAGES) || defined(MIRRORTRAIN_NO_MODELS) || \
+    defined(MIRRORTRAIN_NO_ONNX)
 #define MIRT__PARTIAL_BUILD
 #endif
 

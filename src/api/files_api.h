@@ -81,6 +81,21 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
    another format do, such as .keras, .h5, .onnx and .pt, and the error names the converter if there is one. Any
    thread at any time. */
 MIRT_API mirt_status mirt_save_check(const char *path);
+#ifndef MIRRORTRAIN_NO_ONNX
+/* How a model becomes an ONNX file; all zeros: as the model is, with normalization folded into the products before. */
+typedef struct mirt_onnx_desc {
+    bool channels_first;     /* images of rank 4 come in, and go out, as (rows, channels, height, width) */
+    bool keep_normalization; /* batch normalization stays an op of its own, and weights stay as they are */
+} mirt_onnx_desc;
+/* Writes the model in the form in which it predicts, with the layers that prepare images and without dropout and
+   augmentation, as an ONNX file of opset 17 whose number of rows is free. Inputs and outputs have the names of their
+   layers, weights their own; names of classes are in the metadata "class_names", a JSON list. `desc` may be NULL. What
+   is computed is float32, whatever the model's dtype policy. Replaces `path` atomically. Of processes that train
+   together the first writes. MIRT_E_INVALID: an operation that ONNX does not have, or one of your own, with its layer's
+   name; more than 2 GB. MIRT_E_STATE, MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_NOMEM, MIRT_E_CALLBACK. Keras: model.export,
+   PyTorch: torch.onnx.export. */
+MIRT_API mirt_status mirt_save_onnx(mirt_model *model, const char *path, const mirt_onnx_desc *desc);
+#endif
 #endif
 /* Rebuilds a saved model under any strategy, which knows what of it is your own (mirt_register_op, ..._layer, ..._loss,
    ..._metric); ready to evaluate, predict and train on. The file is checked first, then read into the model's

@@ -199,6 +199,9 @@ typedef struct mirt_op_class {
     int (*forward)(const mirt_op_call *call, void *user);
     int (*backward)(const mirt_op_call *call, void *user); /* NULL: not differentiable */
     void *user;
+    /* The same of the library's operations, for files of other formats (mirt_save_onnx); NULL: they cannot hold it. On
+       failure it returns NULL. */
+    mirt_tensor *(*compose)(mirt_tensor *const *in, int num_in, const void *config, void *user);
 } mirt_op_class;
 /* Records it, in a model or in the body of a function, on 1 to 6 tensors; the class is copied. The output is
    float32. */

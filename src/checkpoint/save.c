@@ -79,9 +79,10 @@ static mirt_status mirt__save_any(mirt_model *model, const char *path, bool whol
 
 MIRT_API mirt_status mirt_save_check(const char *path) {
     MIRT__ENTER;
-    static const struct { const char *suffix; bool converted;
-    } other[] = {{".keras", true}, {".h5", true},  {".hdf5", true}, {".pt", true},     {".pth", true},
-                 {".onnx", false}, {".tf", false}, {".pb", false},  {".tflite", false}};
+    static const char convert[] = ", then convert it: tools/convert_weights.py";
+    static const struct { const char *suffix, *next;
+    } other[] = {{".keras", convert}, {".h5", convert}, {".hdf5", convert}, {".pt", convert}, {".pth", convert},
+                 {".onnx", "; mirt_save_onnx writes ONNX"}, {".tf", ""}, {".pb", ""}, {".tflite", ""}};
     const size_t length = path ? strlen(path) : 0;
     if (!length) return mirt__fail(MIRT_E_INVALID, "mirt_save: no path");
     for (int i = 0; i < MIRT__COUNT(other); i++) {
@@ -91,7 +92,7 @@ MIRT_API mirt_status mirt_save_check(const char *path) {
             same = (path[at + k] | (path[at + k] >= 'A' && path[at + k] <= 'Z' ? 0x20 : 0)) == other[i].suffix[k];
         if (!same) continue;
         return mirt__fail(MIRT_E_INVALID, "%s: models are saved as .safetensors, not as %s; name the file so%s", path,
-                          other[i].suffix, other[i].converted ? ", then convert it: tools/convert_weights.py" : "");
+                          other[i].suffix, other[i].next);
     }
     return MIRT_OK;
 }

@@ -1,9 +1,9 @@
-/* Writes TensorBoard's event files. A field of a protocol buffer is its number and kind, followed by a varint, 4 or 8
-   bytes, or a length and that many bytes. */
+/* Writes TensorBoard's event files. */
 
 #include "tfevents.h"
 #include "../base/digest.h"
 #include "png.h"
+#include "protobuf.h"
 
 #include <unistd.h>
 
@@ -17,69 +17,6 @@ enum { MIRT__TF_FLOAT = 1, MIRT__TF_DOUBLE = 2, MIRT__TF_STRING = 7 };
 typedef enum mirt__data_class {
     MIRT__CLASS_NONE = 0, MIRT__CLASS_SCALAR, MIRT__CLASS_TENSOR, MIRT__CLASS_BLOBS
 } mirt__data_class;
-
-/* >>messages */
-
-static void mirt__pb_little(mirt__text *out, uint64_t value, int bytes) {
-    unsigned char b[8];
-    for (int i = 0; i < bytes; i++) b[i] = (unsigned char)(value >> (8 * i));
-    mirt__text_add_bytes(out, b, (size_t)bytes);
-}
-
-static size_t mirt__pb_varint_bytes(uint64_t value, unsigned char out[10]) {
-    size_t n = 0;
-    for (; value > 127; value >>= 7) out[n++] = (unsigned char)(value | 128);
-    out[n++] = (unsigned char)value;
-    return n;
-}
-
-static void mirt__pb_varint(mirt__text *out, uint64_t value) {
-    unsigned char b[10];
-    mirt__text_add_bytes(out, b, mirt__pb_varint_bytes(value, b));
-}
-
-static void mirt__pb_int(mirt__text *out, unsigned field, int64_t value) {
-    mirt__pb_varint(out, field << 3);
-    mirt__pb_varint(out, (uint64_t)value);
-}
-
-static void mirt__pb_double_bytes(mirt__text *out, double value) {
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    mirt__pb_little(out, bits, 8);
-}
-
-static void mirt__pb_double(mirt__text *out, unsigned field, double value) {
-    mirt__pb_varint(out, field << 3 | 1);
-    mirt__pb_double_bytes(out, value);
-}
-
-static void mirt__pb_bytes(mirt__text *out, unsigned field, const void *data, size_t size) {
-    mirt__pb_varint(out, field << 3 | 2);
-    mirt__pb_varint(out, size);
-    mirt__text_add_bytes(out, data, size);
-}
-
-static void mirt__pb_string(mirt__text *out, unsigned field, const char *text) {
-    mirt__pb_bytes(out, field, text, strlen(text));
-}
-
-/* A nested message contains what is added until it is closed. Its length comes first, so the message is moved once that
-   is known. */
-static size_t mirt__pb_open(mirt__text *out, unsigned field) {
-    mirt__pb_varint(out, field << 3 | 2);
-    return out->size;
-}
-
-static void mirt__pb_close(mirt__text *out, size_t begin) {
-    unsigned char b[10];
-    if (out->failed) return;
-    const size_t size = out->size - begin, n = mirt__pb_varint_bytes(size, b);
-    mirt__text_add_bytes(out, b, n); /* space for the length */
-    if (out->failed) return;
-    memmove(out->data + begin + n, out->data + begin, size);
-    memcpy(out->data + begin, b, n);
-}
 
 /* >>records */
 

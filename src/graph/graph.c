@@ -185,6 +185,12 @@ static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mi
         graph->scope = NULL;
         return from->out[0]->pass.copy != NULL;
     }
+    if (c->compose && from->op->user_code) {
+        graph->scope = copy.name;
+        from->out[0]->pass.copy = c->compose(graph, &copy, in);
+        graph->scope = NULL;
+        if (from->out[0]->pass.copy || graph->status != MIRT_OK) return graph->status == MIRT_OK;
+    }
     mirt__node *node = mirt__graph_new_node(graph, from->id, &copy.a, in, from->num_in);
     if (!node) return false;
     node->name = copy.name;

@@ -496,6 +496,8 @@ typedef struct mirt__copying {
     uint64_t salt;         /* 0: none */
     mirt_training training; /* marks the copies, unless MIRT_TRAINING_AUTO */
     const mirt__mode *mode; /* NULL: copies as they are; otherwise lowers */
+    /* What stands for a node of user code: itself where this is NULL, or returns NULL without an error. */
+    mirt_tensor *(*compose)(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in);
 } mirt__copying;
 /* The `count` tensors of `keep` (NULL allowed) are replaced by their copies; only what they depend on is copied. */
 MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *copying, mirt_tensor **keep, int count);

@@ -33,7 +33,7 @@ static const mirt_op_class *mirt__op_class_of(mirt_strategy *strategy, const mir
     if (mirt__op_class_check(op) != MIRT_OK) return NULL;
     const mirt_op_class *known = mirt__op_class_by_name(strategy, op->name);
     if (known && known->shape == op->shape && known->forward == op->forward && known->backward == op->backward &&
-        known->user == op->user && known->config_size == op->config_size) {
+        known->user == op->user && known->compose == op->compose && known->config_size == op->config_size) {
         return known;
     }
     struct mirt__op_entry *e = (struct mirt__op_entry *)mirt__pool_alloc(&strategy->pool, sizeof *e);

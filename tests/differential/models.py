@@ -18,6 +18,7 @@ import draw
 import keras_side
 import metrics
 import numpy as np
+import onnx_side
 import spec as texts
 from case import Case, compare
 
@@ -102,6 +103,8 @@ class Model(Case):
                 name = self.log_name(out, m)
                 labels, weights = self.data["y"][number], self.data["weights"]
                 complaints.append(metrics.complaint(results, name, m, out["loss"], labels, predictions, weights))
+        layers = [out["layer"] for out in self.spec["outputs"]]
+        complaints += onnx_side.complaints(directory, self.data["x"], layers, results)
         expected = set(self.want) | {self.log_name(o, m) for o in self.spec["outputs"] for m in self.metrics_of(o)}
         if set(results) != expected:
             complaints.append("results are not the expected ones: %s" % ", ".join(sorted(set(results) ^ expected)))

@@ -405,6 +405,19 @@ static void write_evaluation(run *r) {
     mirt_dataset_destroy(dataset);
 }
 
+/* For ONNX Runtime: folded.onnx; and kept.onnx, whose channels come first and whose normalizations are kept. */
+static void write_onnx(run *r) {
+    for (int kept = 0; kept < 2; kept++) {
+        char path[2048];
+        mirt_onnx_desc d;
+        memset(&d, 0, sizeof d);
+        d.channels_first = d.keep_normalization = kept;
+        snprintf(path, sizeof path, "%s/%s.onnx", r->s->dir, kept ? "kept" : "folded");
+        if (mirt_save_onnx(r->model, path, &d) == MIRT_OK) continue;
+        need(strstr(mirt_last_error(), " has no counterpart in ONNX") != NULL, "save_onnx");
+    }
+}
+
 static void open_model(run *r, const spec *s) {
     memset(r, 0, sizeof *r);
     r->s = s;
@@ -432,6 +445,7 @@ void run_model(const spec *s) {
         train_by_batch(&r, get_bool(next_item(s, "optimizer", NULL), "use_ema", false));
     write_result("loss", r.loss, (size_t)r.steps);
     write_outputs(&r, "after");
+    write_onnx(&r);
     write_evaluation(&r);
     write_weights(&r);
     mirt_strategy_destroy(r.strategy);
