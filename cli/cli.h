@@ -12,7 +12,8 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 /* plus t
 /* One bit per command: the commands that take a flag. */
 enum {
     CMD_DEVICES = 1, CMD_FIT = 2, CMD_EVALUATE = 4, CMD_SUMMARY = 8, CMD_GRAPH = 16, CMD_BENCH = 32,
-    CMD_PREDICT = 64, CMD_VERIFY = 128, CMD_AUGMENT = 256, CMD_DOCTOR = 512, CMD_REPORT = 1024, CMD_SCALING = 2048
+    CMD_PREDICT = 64, CMD_VERIFY = 128, CMD_AUGMENT = 256, CMD_DOCTOR = 512, CMD_REPORT = 1024, CMD_SCALING = 2048,
+    CMD_EXPORT = 4096
 };
 
 /* Learning rates by epoch: rate[i] from epoch first[i] (counted from 0) on; first[0] is 0. */
@@ -59,6 +60,8 @@ typedef struct options {
     batches device_counts; /* of scaling; none: powers of two */
     const char *point;     /* of a child process of scaling: what to measure */
     const char *svg;       /* of graph */
+    const char *onnx;      /* of export */
+    bool channels_first, keep_normalization; /* of it */
     bool costs;            /* of graph: show what is stored, and what it costs */
     float price;           /* per hour */
     int64_t predict, devices_per_host; /* of scaling; 0: no prediction, the strategy's number */
@@ -75,6 +78,8 @@ typedef struct options {
     bool resume, overwrite, tensorboard, report, weights_only, per_class, swap_ema;
     bool no_top, no_shuffle, no_cache, originals, winograd, feed, log_steps, forward, profile, help;
 } options;
+
+extern const char default_model[]; /* options.model where no flag names another */
 
 typedef struct command {
     const char *name;
@@ -224,6 +229,7 @@ int run_fit(const options *o);
 int run_evaluate(const options *o);
 int run_summary(const options *o);
 int run_graph(const options *o);
+int run_export(const options *o);
 int run_bench(const options *o);
 int run_predict(const options *o);
 int run_verify(const options *o);

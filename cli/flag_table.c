@@ -4,9 +4,9 @@
 #include <stddef.h>
 
 #define TRAINS (CMD_FIT | CMD_EVALUATE | CMD_SUMMARY | CMD_GRAPH)
-#define MODEL (CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH | CMD_SCALING)
+#define MODEL (CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH | CMD_SCALING | CMD_EXPORT)
 #define STRATEGY (TRAINS | CMD_BENCH | CMD_PREDICT)
-#define ALL (CMD_DEVICES | STRATEGY | CMD_VERIFY | CMD_AUGMENT | CMD_DOCTOR | CMD_REPORT | CMD_SCALING)
+#define ALL (CMD_DEVICES | STRATEGY | CMD_VERIFY | CMD_AUGMENT | CMD_DOCTOR | CMD_REPORT | CMD_SCALING | CMD_EXPORT)
 #define AT(field) offsetof(options, field)
 #define MAX_REPLICAS 4096 /* same as in the library */
 #define MAX_THREADS 1024
@@ -32,14 +32,14 @@ const flag flags[] = {
     {"no-top", NULL, FLAG_SWITCH, 0, AT(no_top), MODEL & ~(CMD_FIT | CMD_SCALING), "without the classification layers"},
     {"pooling", "avg|max|none", FLAG_NAME, 0, AT(pooling), MODEL & ~CMD_SCALING,
      "pooling at the end of a network without its top, or before a head; default avg"},
-    {"load", "FILE", FLAG_TEXT, 0, AT(load), CMD_EVALUATE | CMD_PREDICT, "a model written by fit --save"},
+    {"load", "FILE", FLAG_TEXT, 0, AT(load), CMD_EVALUATE | CMD_PREDICT | CMD_EXPORT, "a model written by fit --save"},
     {"weights", "FILE", FLAG_TEXT, 0, AT(weights), CMD_FIT,
      "weights of the network without its top, named as in Keras: .safetensors"},
     {"freeze", "base", FLAG_TEXT, 0, AT(freeze), CMD_FIT,
      "train only the head; or freeze the layers whose names begin like this: \"block_1*\""},
     {"head", "LIST", FLAG_TEXT, 0, AT(head), CMD_FIT,
      "layers between pooling and classes: 512,dropout:0.5 is a dense layer of 512 units and dropout"},
-    {"init", "FILE", FLAG_TEXT, 0, AT(init), CMD_FIT, "initial weights by name, from a .safetensors file"},
+    {"init", "FILE", FLAG_TEXT, 0, AT(init), CMD_FIT | CMD_EXPORT, "initial weights by name, from a .safetensors file"},
     {"dtype", "float32|bf16|store-bf16|fp16", FLAG_NAME, 0, AT(dtype),
      CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH | CMD_SCALING,
      "dtype of the operands of convolutions and of stored images: bf16 is the policy mixed_bfloat16; store-bf16, "
@@ -215,6 +215,12 @@ const flag flags[] = {
     {"confusion", "FILE", FLAG_TEXT, 0, AT(confusion), CMD_EVALUATE, "write the confusion matrix as a picture: .png"},
     {"per-class", NULL, FLAG_SWITCH, 0, AT(per_class), CMD_EVALUATE,
      "print precision, recall, F1 and the number of images of each class"},
+    {"onnx", "FILE", FLAG_TEXT, 0, AT(onnx), CMD_EXPORT, "the file to write: the model as it predicts, of opset 17"},
+    {"channels-first", NULL, FLAG_SWITCH, 0, AT(channels_first), CMD_EXPORT,
+     "images come in as (rows, channels, height, width); without, channels last"},
+    {"keep-normalization", NULL, FLAG_SWITCH, 0, AT(keep_normalization), CMD_EXPORT,
+     "batch normalization stays an operation of its own, and weights stay as they are; without, it is folded into "
+     "convolutions and dense layers"},
     {"svg", "FILE", FLAG_TEXT, 0, AT(svg), CMD_GRAPH, "draw the graph as a picture in FILE instead"},
     {"out", "FILE", FLAG_TEXT, 0, AT(out), CMD_REPORT,
      "where to write the page that compares several runs; default comparison.html"},

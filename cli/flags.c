@@ -243,13 +243,15 @@ bool chosen(const char *option, const char *name) {
     return option && strncmp(option, name, size) == 0 && (option[size] == 0 || option[size] == '|');
 }
 
+const char default_model[] = "mnist";
+
 bool parse_flags(const command *c, int whole_argc, char **whole_argv, options *o) {
     const int argc = whole_argc - 2;
     char **argv = whole_argv + 2; /* after the names of the program and the command */
     memset(o, 0, sizeof *o);
     o->argc = whole_argc;
     o->argv = (const char *const *)whole_argv;
-    o->model = "mnist";
+    o->model = default_model;
     o->max_staleness = -1;
     o->optimizer = "adam";
     o->collective = "auto";

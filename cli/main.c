@@ -31,6 +31,10 @@ const command commands[] = {
      "  mirrortrain predict --load model.safetensors photo.jpg\n"
      "  mirrortrain predict --load model.safetensors --format csv DIR >classes.csv\n",
      run_predict},
+    {"export", "write a model as an ONNX file for other programs", CMD_EXPORT, NULL,
+     "  mirrortrain export --load model.safetensors --onnx model.onnx\n"
+     "  mirrortrain export --model resnet50 --init resnet50.safetensors --onnx resnet50.onnx --channels-first\n",
+     run_export},
     {"verify", "find images that cannot be decoded", CMD_VERIFY, "DIR",
      "  mirrortrain verify DIR\n",
      run_verify},

@@ -8,6 +8,7 @@ void app_free(void *pointer);
 #define MIRRORTRAIN_MALLOC(size) app_malloc(size)
 #define MIRRORTRAIN_FREE(pointer) app_free(pointer)
 #define _POSIX_C_SOURCE 200809L /* since a system header comes before it */
+#define MIRRORTRAIN_NO_ONNX /* saves no such files, and is smaller without */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
