@@ -3,7 +3,7 @@
 # make smoke-test    docs/validation-checklist.md, in less than half a minute
 # make header        writes mirrortrain.h and mirrortrain.c from src/
 # make check-header  fails if they are not what src/ gives
-# make examples      compiles each example by its own first line, and runs it
+# make examples      compiles each example by its own first line, and runs it; installs the library, which a project uses
 # make sanitize      the tests under ASan and UBSan (make asan), and under TSan (make tsan)
 # make coverage      lines and branches of src/ that the tests reach; needs gcc, gcov and python3
 # make matrix        all compilers and languages, exported symbols, builds without parts of the library
@@ -42,7 +42,7 @@
 #                   one image, beside LiteRT and ONNX Runtime as well
 # make bench-imagenet  directories of 1,281,167 photographs, and tar shards: make bench-imagenet DIRECTORY=DIR PEER_PYTHON=...
 # make mpi           build/mirrortrain-openmpi.so and -mpich.so, which the program needs under mpirun, for what is installed
-# make install       the header and the program, below PREFIX
+# make install       library, header, program and man page below PREFIX (packaging/install.mk); make uninstall
 #
 # Every variable may be set on the command line: make CC=clang CFLAGS="-O2 -g".
 
@@ -288,7 +288,7 @@ matrix:
 
 # QUICK=1: three of them with the whole library.
 examples:
-	@QUICK="$(QUICK)" tests/run -t 900 tests/check_examples.sh
+	@QUICK="$(QUICK)" tests/run -t 900 tests/check_examples.sh tests/check_packages.sh
 
 test-arm64:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(ARM64_TESTS:%=build/arm64/%)
@@ -394,10 +394,7 @@ cuda-speed: build/mirrortrain
 mpi:
 	@CFLAGS="$(CFLAGS)" tools/build_mpi.sh build
 
-install: build/mirrortrain
-	mkdir -p $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include
-	cp build/mirrortrain $(wildcard build/mirrortrain-*.so) $(DESTDIR)$(PREFIX)/bin/
-	cp mirrortrain.h $(DESTDIR)$(PREFIX)/include/
+include packaging/install.mk
 
 clean:
 	rm -rf build
@@ -405,5 +402,5 @@ clean:
 .PHONY: FORCE all onnx-test mpi cuda cuda-speed header check-header test kill-test smoke-test test-long test-busy test-layouts \
 	sanitize asan tsan coverage matrix examples test-arm64 fuzz fuzz-planted fuzz-merge fuzz-coverage memcheck \
 	mutants parity differential differential-planted accuracy accuracy-photos convert-test same-bits bench bench-imagenet \
-	install \
+	install uninstall symbols \
 	clean

@@ -591,7 +591,7 @@ refuses "no features" 2 "--pooling none does not work with a head, which needs o
 run fit $net --head "$(printf '8,%.0s' $(seq 128))"
 refuses "a head without an end" 2 "--head has 256 characters; at most 255 are allowed"
 run fit $net --no-top
-refuses "fit has a head" 2 "--no-top is a flag of summary, not of fit"
+refuses "fit has a head" 2 "--no-top is a flag of export, not of fit"
 run fit --weights x
 refuses "a flag of photographs" 2 \
     "--weights is for networks of photographs, such as --model mobilenet_v2, not for mnist"
