@@ -10,7 +10,10 @@ set_property(TARGET mirrortrain::tcp PROPERTY INTERFACE_SOURCES "${mirrortrain_S
 set_property(TARGET mirrortrain::cuda PROPERTY INTERFACE_SOURCES "${mirrortrain_SOURCES}/mirrortrain_cuda.cu")
 set_property(TARGET mirrortrain::mpi APPEND PROPERTY INTERFACE_LINK_LIBRARIES MPI::MPI_C)
 set_property(TARGET mirrortrain::cuda APPEND PROPERTY INTERFACE_LINK_LIBRARIES CUDA::cublas)
-find_library(mirrortrain_NCCL nccl)
+# The file looks for <nccl.h>, which may lie beside CUDA's own headers.
+find_program(mirrortrain_NVCC nvcc PATHS /usr/local/cuda/bin)
+get_filename_component(mirrortrain_cuda_bin "${mirrortrain_NVCC}" DIRECTORY)
+find_library(mirrortrain_NCCL nccl HINTS "${mirrortrain_cuda_bin}/../lib64" "${mirrortrain_cuda_bin}/../lib")
 if(mirrortrain_NCCL)
   set_property(TARGET mirrortrain::cuda APPEND PROPERTY INTERFACE_LINK_LIBRARIES "${mirrortrain_NCCL}")
 endif()
