@@ -410,10 +410,10 @@
 #define MIRT__CONFIGURATION_API_H
 /* What a program defines before the header, and what all declarations need. */
 
-/* The implementation needs POSIX names (threads, clocks), which -std=c11 hides unless this
-   macro stands before the first system header. */
+/* The implementation needs POSIX names (threads, clocks), which -std=c11 hides on Linux unless this macro stands before
+   the first system header. On macOS and BSDs they are there, and the macro would hide others. */
 #if (defined(MIRRORTRAIN_IMPLEMENTATION) || defined(MIRRORTRAIN_BACKEND)) && \
-    !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE)
+    !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && !defined(__APPLE__) && !defined(__FreeBSD__)
 #define _POSIX_C_SOURCE 200809L
 #endif
 
@@ -55889,8 +55889,10 @@ typedef struct mirt__onnx_value {
 typedef struct mirt__onnx {
     mirt_model *model;
     mirt_onnx_desc desc;
-    mirt__graph graph; /* lowered for prediction; names are in its pool */
-    mirt_tensor *output[MIRT_MAX_OUTPUTS];
+    mirt__graph lowered, graph; /* for prediction; and with custom ops composed, whose pool has the names */
+    mirt_tensor *input[MIRT_MAX_INPUTS], *output[MIRT_MAX_OUTPUTS];
+    const char *end[MIRT_MAX_INPUTS + MIRT_MAX_OUTPUTS]; /* names of the model's inputs, then of its outputs */
+    int num_ends;            /* so far */
     mirt__onnx_value *value; /* by pass.index of a tensor */
     bool *taken;             /* by variable: its name is that of an initializer */
     mirt__text nodes, initializers, ends;
@@ -55900,7 +55902,10 @@ typedef struct mirt__onnx {
 
 /* --- messages.c --- */
 
-/* A name that no other value has, after the node's layer. NULL without memory. */
+/* Whether a weight, an input or an output has the name. */
+MIRT__LIB bool mirt__onnx_taken(const mirt__onnx *x, const char *name);
+/* A name that no other value has, after the node's layer. NULL, here and below, without memory: then nothing that is
+   written later counts. */
 MIRT__LIB const char *mirt__onnx_fresh(mirt__onnx *x);
 /* Writes a node with one output, and attributes between the two calls. An input that is left out is "". */
 MIRT__LIB size_t mirt__onnx_begin(mirt__onnx *x, const char *op, const char *const *in, int num_in, const char *out);
@@ -55918,6 +55923,10 @@ MIRT__LIB const char *mirt__onnx_convert(mirt__onnx *x, const char *in, mirt_dty
 /* Writes initializers and returns their name: one of `dtype`, a number of rank 0, a list of int64. */
 MIRT__LIB const char *mirt__onnx_tensor(mirt__onnx *x, const char *name, mirt_dtype dtype, const mirt_shape *shape,
                                         const void *data);
+/* One of a type that tensors here do not have. */
+typedef enum mirt__onnx_type { MIRT__ONNX_INT64 = 7, MIRT__ONNX_DOUBLE = 11 } mirt__onnx_type;
+MIRT__LIB const char *mirt__onnx_typed(mirt__onnx *x, mirt__onnx_type type, const mirt_shape *shape, const void *data,
+                                       size_t bytes);
 MIRT__LIB const char *mirt__onnx_number(mirt__onnx *x, double value);
 MIRT__LIB const char *mirt__onnx_list(mirt__onnx *x, const int64_t *value, int count);
 /* Writes an input (field 11 of a graph) or output (12) of the model. */
@@ -55942,8 +55951,10 @@ MIRT__LIB mirt_shape mirt__onnx_shape(const mirt_shape *shape, mirt__onnx_order 
 MIRT__LIB mirt__onnx_order mirt__onnx_end_order(const mirt__onnx *x, const mirt_tensor *t);
 /* The variable or constant of float32 whose values a tensor has, or NULL. */
 MIRT__LIB const mirt__node *mirt__onnx_leaf(const mirt_tensor *t);
-/* These values, to be freed; NULL without memory. */
-MIRT__LIB float *mirt__onnx_numbers(const mirt__onnx *x, const mirt_tensor *t);
+/* These values, to be freed. */
+MIRT__LIB float *mirt__onnx_numbers(mirt__onnx *x, const mirt_tensor *t);
+/* Values of a tensor of rank 4 in another order, to be freed. */
+MIRT__LIB float *mirt__onnx_moved(mirt__onnx *x, const mirt_shape *from, const float *data, mirt__onnx_order order);
 /* An initializer of float32 after the leaf `like`, whose name it takes if that is free. */
 MIRT__LIB const char *mirt__onnx_weight(mirt__onnx *x, const mirt__node *like, const mirt_shape *shape,
                                         const float *data);
@@ -55996,11 +56007,23 @@ enum {
 };
 enum { MIRT__TYPE_FLOAT = 1, MIRT__TYPE_INT = 2, MIRT__TYPE_TEXT = 3, MIRT__TYPE_INTS = 7 };
 enum { MIRT__DATA_DIMS = 1, MIRT__DATA_TYPE = 2, MIRT__DATA_NAME = 8, MIRT__DATA_BYTES = 9 };  /* TensorProto */
-enum { MIRT__ONNX_INT64 = 7 };
+
+MIRT__LIB bool mirt__onnx_taken(const mirt__onnx *x, const char *name) {
+    for (int i = 0; i < x->num_ends; i++) {
+        if (strcmp(x->end[i], name) == 0) return true;
+    }
+    for (int i = 0; i < x->model->num_variables; i++) {
+        if (strcmp(x->model->variable[i].name, name) == 0) return true;
+    }
+    return false;
+}
 
 MIRT__LIB const char *mirt__onnx_fresh(mirt__onnx *x) {
-    const char *layer = x->node && x->node->name ? x->node->name : "value";
-    return mirt__pool_print(&x->graph.pool, "%s/%d", layer, x->numbers++);
+    const char *layer = x->node && x->node->name ? x->node->name : "value", *name;
+    do name = mirt__pool_print(&x->graph.pool, "%s/%d", layer, x->numbers++);
+    while (name && mirt__onnx_taken(x, name));
+    if (!name) x->nodes.failed = true;
+    return name;
 }
 
 MIRT__LIB size_t mirt__onnx_begin(mirt__onnx *x, const char *op, const char *const *in, int num_in, const char *out) {
@@ -56104,6 +56127,11 @@ MIRT__LIB const char *mirt__onnx_tensor(mirt__onnx *x, const char *name, mirt_dt
                                    (size_t)mirt__shape_count(shape) * mirt__dtype_size(dtype));
 }
 
+MIRT__LIB const char *mirt__onnx_typed(mirt__onnx *x, mirt__onnx_type type, const mirt_shape *shape,
+                                       const void *data, size_t bytes) {
+    return mirt__onnx_write_tensor(x, NULL, (int)type, shape, data, bytes);
+}
+
 MIRT__LIB const char *mirt__onnx_number(mirt__onnx *x, double value) {
     const mirt_shape shape = mirt_make_shape(0, 0, 0, 0, 0, 0);
     const float number = (float)value;
@@ -56112,7 +56140,7 @@ MIRT__LIB const char *mirt__onnx_number(mirt__onnx *x, double value) {
 
 MIRT__LIB const char *mirt__onnx_list(mirt__onnx *x, const int64_t *value, int count) {
     mirt_shape shape = mirt_make_shape(count, 0, 0, 0, 0, 0);
-    return mirt__onnx_write_tensor(x, NULL, MIRT__ONNX_INT64, &shape, value, (size_t)count * sizeof *value);
+    return mirt__onnx_typed(x, MIRT__ONNX_INT64, &shape, value, (size_t)count * sizeof *value);
 }
 
 MIRT__LIB void mirt__onnx_write_end(mirt__onnx *x, unsigned field, const char *name, const mirt_tensor *t,
@@ -56182,14 +56210,36 @@ MIRT__LIB const mirt__node *mirt__onnx_leaf(const mirt_tensor *t) {
     return leaf && t->dtype == MIRT_FLOAT32 ? node : NULL;
 }
 
-MIRT__LIB float *mirt__onnx_numbers(const mirt__onnx *x, const mirt_tensor *t) {
+MIRT__LIB float *mirt__onnx_numbers(mirt__onnx *x, const mirt_tensor *t) {
     const mirt__node *leaf = mirt__onnx_leaf(t);
     const int64_t count = mirt__shape_count(&t->shape);
     const mirt__real *from = mirt__is_variable(leaf) ? mirt__weight_at(x->model, leaf->a.index)
                                                      : (const mirt__real *)MIRT__OF(&leaf->a, data)->data;
     float *out = (float *)mirt__calloc((size_t)count, sizeof *out);
     for (int64_t i = 0; out && i < count; i++) out[i] = (float)from[i];
+    if (!out) x->initializers.failed = true;
     return out;
+}
+
+MIRT__LIB float *mirt__onnx_moved(mirt__onnx *x, const mirt_shape *from, const float *data, mirt__onnx_order order) {
+    const mirt_shape to = mirt__onnx_shape(from, order);
+    const int *axis = mirt__onnx_from[order];
+    float *moved = (float *)mirt__calloc((size_t)mirt__shape_count(from), sizeof *moved);
+    int64_t step[4] = {0, 0, 0, 1}, at[4], out = 0;
+    if (!moved) return x->initializers.failed = true, moved;
+    for (int i = 2; i >= 0; i--) step[i] = step[i + 1] * from->dim[i + 1];
+    for (at[0] = 0; at[0] < to.dim[0]; at[0]++) {
+        for (at[1] = 0; at[1] < to.dim[1]; at[1]++) {
+            for (at[2] = 0; at[2] < to.dim[2]; at[2]++) {
+                for (at[3] = 0; at[3] < to.dim[3]; at[3]++) {
+                    int64_t place = 0;
+                    for (int i = 0; i < 4; i++) place += at[i] * step[axis[i]];
+                    moved[out++] = data[place];
+                }
+            }
+        }
+    }
+    return moved;
 }
 
 MIRT__LIB const char *mirt__onnx_weight(mirt__onnx *x, const mirt__node *like, const mirt_shape *shape,
@@ -56205,24 +56255,11 @@ MIRT__LIB const char *mirt__onnx_weight(mirt__onnx *x, const mirt__node *like, c
 /* A leaf's numbers with their axes in that order. */
 static const char *mirt__onnx_write_leaf(mirt__onnx *x, const mirt_tensor *t, mirt__onnx_order order) {
     const mirt_shape to = mirt__onnx_shape(&t->shape, order);
-    const mirt_shape *from = &t->shape;
-    const int *axis = mirt__onnx_from[order];
-    const char *name = NULL;
-    float *data = mirt__onnx_numbers(x, t), *moved = data;
-    if (data && order != MIRT__ONNX_OWN && (moved = (float *)mirt__calloc((size_t)mirt__shape_count(from), 4))) {
-        int64_t step[4] = {0, 0, 0, 1}, out = 0, at[4];
-        for (int i = 2; i >= 0; i--) step[i] = step[i + 1] * from->dim[i + 1];
-        for (at[0] = 0; at[0] < to.dim[0]; at[0]++)
-            for (at[1] = 0; at[1] < to.dim[1]; at[1]++)
-                for (at[2] = 0; at[2] < to.dim[2]; at[2]++)
-                    for (at[3] = 0; at[3] < to.dim[3]; at[3]++) {
-                        int64_t place = 0;
-                        for (int i = 0; i < 4; i++) place += at[i] * step[axis[i]];
-                        moved[out++] = data[place];
-                    }
-    }
-    if (moved) name = mirt__onnx_weight(x, mirt__onnx_leaf(t), &to, moved);
-    if (moved != data) mirt__free(moved);
+    float *data = mirt__onnx_numbers(x, t), *moved = NULL;
+    if (data && order != MIRT__ONNX_OWN) moved = mirt__onnx_moved(x, &t->shape, data, order);
+    const bool good = data && (moved || order == MIRT__ONNX_OWN);
+    const char *name = good ? mirt__onnx_weight(x, mirt__onnx_leaf(t), &to, moved ? moved : data) : NULL;
+    mirt__free(moved);
     mirt__free(data);
     return name;
 }
@@ -56292,7 +56329,8 @@ MIRT__LIB bool mirt__onnx_refuse(const mirt__onnx *x, const mirt__node *node) {
     const bool custom = node->id == MIRT__OP_user;
     return mirt__fail(MIRT_E_INVALID, "mirt_save_onnx: %s%s%s %s", node->name ? node->name : "",
                       node->name ? ": " : "", x->graph.ops->name(node->id, &node->a),
-                      custom ? "is an op of your own, which ONNX does not know" : "has no counterpart in ONNX"),
+                      custom ? "is an op of your own; compose of its class says what it is made of"
+                             : "cannot be written as ONNX"),
            false;
 }
 
@@ -56319,8 +56357,8 @@ static void mirt__onnx_clip(mirt__onnx *x, const char *out, const char *in, doub
     mirt__onnx_end(x, mirt__onnx_begin(x, "Clip", all, isfinite(most) ? 3 : isfinite(least) ? 2 : 1, out));
 }
 
-/* An op with up to two attributes. */
-static void mirt__onnx_with(mirt__onnx *x, const char *op, const char *out, const char *in, double alpha,
+/* An op with the attribute alpha, and another one. */
+static void mirt__onnx_alpha(mirt__onnx *x, const char *op, const char *out, const char *in, double alpha,
                             const char *second, double value) {
     const size_t node = mirt__onnx_begin(x, op, &in, 1, out);
     mirt__onnx_float(x, "alpha", alpha);
@@ -56382,12 +56420,12 @@ MIRT__LIB bool mirt__onnx_unary(mirt__onnx *x, const mirt__node *node) {
     case MIRT__CLIP: mirt__onnx_clip(x, out, in, scale, offset); return true;
     case MIRT__ACT_RELU6: mirt__onnx_clip(x, out, in, 0, 6); return true;
     case MIRT__POWER: mirt__onnx_node(x, "Pow", out, in, mirt__onnx_number(x, scale), NULL); return true;
-    case MIRT__ACT_LEAKY_RELU: mirt__onnx_with(x, "LeakyRelu", out, in, scale, NULL, 0); return true;
-    case MIRT__ACT_ELU: mirt__onnx_with(x, "Elu", out, in, scale, NULL, 0); return true;
+    case MIRT__ACT_LEAKY_RELU: mirt__onnx_alpha(x, "LeakyRelu", out, in, scale, NULL, 0); return true;
+    case MIRT__ACT_ELU: mirt__onnx_alpha(x, "Elu", out, in, scale, NULL, 0); return true;
     case MIRT__ACT_SELU:
-        mirt__onnx_with(x, "Selu", out, in, (double)MIRT__SELU_ALPHA, "gamma", (double)MIRT__SELU_SCALE);
+        mirt__onnx_alpha(x, "Selu", out, in, (double)MIRT__SELU_ALPHA, "gamma", (double)MIRT__SELU_SCALE);
         return true;
-    case MIRT__ACT_HARD_SIGMOID: mirt__onnx_with(x, "HardSigmoid", out, in, 1.0 / 6, "beta", 0.5); return true;
+    case MIRT__ACT_HARD_SIGMOID: mirt__onnx_alpha(x, "HardSigmoid", out, in, 1.0 / 6, "beta", 0.5); return true;
     case MIRT__ACT_GELU: mirt__onnx_gelu(x, out, in); return true;
     case MIRT__ACT_GELU_APPROXIMATE: mirt__onnx_gelu_approximate(x, out, in); return true;
     case MIRT__ACT_SILU: mirt__onnx_gated(x, out, in, in); return true;
@@ -56407,7 +56445,15 @@ static mirt__onnx_order mirt__onnx_common_order(const mirt__onnx *x, const mirt_
     return MIRT__ONNX_OWN;
 }
 
-/* A node of the same inputs; `out` NULL: a fresh name. */
+/* Whether ONNX Runtime lacks the op for this dtype. */
+static bool mirt__onnx_as_integers(const mirt__node *node, const mirt_tensor *t) {
+    if (node->id != MIRT__OP_logic) return false;
+    const int kind = node->a.kind;
+    if (t->dtype == MIRT_BOOL) return kind == MIRT__IS_LESS || kind == MIRT__IS_LESS_EQUAL;
+    return t->dtype == MIRT_UINT8 && kind != MIRT__WHERE;
+}
+
+/* A node of the same inputs, converted where they have to be; `out` NULL: a fresh name. */
 static const char *mirt__onnx_same(mirt__onnx *x, const mirt__node *node, const char *op, const char *out,
                                    mirt__onnx_order order) {
     const char *in[3];
@@ -56415,8 +56461,9 @@ static const char *mirt__onnx_same(mirt__onnx *x, const mirt__node *node, const 
         mirt_tensor *t = node->in[i];
         in[i] = mirt__onnx_operand(x, t, node->out[0]->shape.rank, order);
         if (!in[i]) return NULL;
-        if (node->id == MIRT__OP_logic && node->a.kind != MIRT__WHERE && t->dtype == MIRT_UINT8)
-            in[i] = mirt__onnx_convert(x, in[i], MIRT_INT32, NULL); /* bytes are not compared */
+        if (mirt__onnx_as_integers(node, t)) in[i] = mirt__onnx_convert(x, in[i], MIRT_INT32, NULL);
+        if (i > 0 && node->id == MIRT__OP_logic && node->a.kind == MIRT__WHERE && t->dtype == MIRT_BOOL)
+            in[i] = mirt__onnx_convert(x, in[i], MIRT_UINT8, NULL);
     }
     if (!out) out = mirt__onnx_fresh(x);
     mirt__onnx_end(x, mirt__onnx_begin(x, op, in, node->num_in, out));
@@ -56426,11 +56473,9 @@ static const char *mirt__onnx_same(mirt__onnx *x, const mirt__node *node, const 
 MIRT__LIB bool mirt__onnx_binary(mirt__onnx *x, const mirt__node *node) {
     static const char *const op[] = {"Add", "Sub", "Mul", "Div", "Max", "Min"};
     const mirt__onnx_order order = mirt__onnx_common_order(x, node);
-    if (node->id == MIRT__OP_bias_add) {
-        return mirt__onnx_same(x, node, "Add", mirt__onnx_set(x, node->out[0], order), order) != NULL;
-    }
-    if (node->a.kind < 0 || node->a.kind >= MIRT__COUNT(op)) return mirt__onnx_refuse(x, node);
-    return mirt__onnx_same(x, node, op[node->a.kind], mirt__onnx_set(x, node->out[0], order), order) != NULL;
+    const int kind = node->id == MIRT__OP_bias_add ? MIRT__ADD : node->a.kind;
+    if (kind < 0 || kind >= MIRT__COUNT(op)) return mirt__onnx_refuse(x, node);
+    return mirt__onnx_same(x, node, op[kind], mirt__onnx_set(x, node->out[0], order), order) != NULL;
 }
 
 MIRT__LIB bool mirt__onnx_logic(mirt__onnx *x, const mirt__node *node) {
@@ -56438,9 +56483,11 @@ MIRT__LIB bool mirt__onnx_logic(mirt__onnx *x, const mirt__node *node) {
     const mirt__onnx_order order = mirt__onnx_common_order(x, node);
     if (node->a.kind < 0 || node->a.kind >= MIRT__COUNT(op)) return mirt__onnx_refuse(x, node);
     const bool negated = node->a.kind == MIRT__IS_NOT_EQUAL;
+    const bool bytes = node->a.kind == MIRT__WHERE && node->out[0]->dtype == MIRT_BOOL;
     const char *out = mirt__onnx_set(x, node->out[0], order);
-    const char *got = mirt__onnx_same(x, node, op[node->a.kind], negated ? NULL : out, order);
+    const char *got = mirt__onnx_same(x, node, op[node->a.kind], negated || bytes ? NULL : out, order);
     if (got && negated) mirt__onnx_node(x, "Not", out, got, NULL, NULL);
+    if (got && bytes) mirt__onnx_convert(x, got, MIRT_BOOL, out);
     return got != NULL;
 }
 
@@ -56606,12 +56653,33 @@ MIRT__LIB bool mirt__onnx_pad(mirt__onnx *x, const mirt__node *node) {
     return true;
 }
 
+static const char *mirt__onnx_integer(mirt__onnx *x, int64_t value) {
+    const mirt_shape number = mirt_make_shape(0, 0, 0, 0, 0, 0);
+    const int32_t small = (int32_t)value;
+    return mirt__onnx_tensor(x, NULL, MIRT_INT32, &number, &small);
+}
+
+/* An index as int32. */
+static const char *mirt__onnx_index(mirt__onnx *x, mirt_tensor *t) {
+    const char *name = mirt__onnx_get(x, t, MIRT__ONNX_OWN);
+    return t->dtype == MIRT_INT32 ? name : mirt__onnx_convert(x, name, MIRT_INT32, NULL);
+}
+
+/* Rows of indices that the table does not have are zeros; ONNX would count from its end, or fail. */
 MIRT__LIB bool mirt__onnx_gather(mirt__onnx *x, const mirt__node *node) {
-    const char *table = mirt__onnx_get(x, node->in[0], MIRT__ONNX_OWN),
-               *at = mirt__onnx_get(x, node->in[1], MIRT__ONNX_OWN);
+    const int rank = node->in[0]->shape.rank;
+    int64_t axes[MIRT_MAX_RANK];
+    const char *table = mirt__onnx_get(x, node->in[0], MIRT__ONNX_OWN), *at = mirt__onnx_index(x, node->in[1]);
     if (!table || !at) return false;
-    if (node->in[1]->dtype != MIRT_INT32) at = mirt__onnx_convert(x, at, MIRT_INT32, NULL);
-    mirt__onnx_node(x, "Gather", mirt__onnx_set(x, node->out[0], MIRT__ONNX_OWN), table, at, NULL);
+    const char *zero = mirt__onnx_integer(x, 0), *count = mirt__onnx_integer(x, node->in[0]->shape.dim[0]),
+               *least = mirt__onnx_node(x, "LessOrEqual", NULL, zero, at, NULL),
+               *most = mirt__onnx_node(x, "Less", NULL, at, count, NULL),
+               *known = mirt__onnx_node(x, "And", NULL, least, most, NULL),
+               *row = mirt__onnx_node(x, "Where", NULL, known, at, zero),
+               *rows = mirt__onnx_node(x, "Gather", NULL, table, row, NULL);
+    for (int i = 1; i < rank; i++) axes[i - 1] = node->in[1]->shape.rank + i - 1;
+    if (rank > 1) known = mirt__onnx_node(x, "Unsqueeze", NULL, known, mirt__onnx_list(x, axes, rank - 1), NULL);
+    mirt__onnx_node(x, "Where", mirt__onnx_set(x, node->out[0], MIRT__ONNX_OWN), known, rows, mirt__onnx_number(x, 0));
     return true;
 }
 
@@ -56623,21 +56691,58 @@ MIRT__LIB bool mirt__onnx_broadcast(mirt__onnx *x, const mirt__node *node) {
     return true;
 }
 
-MIRT__LIB bool mirt__onnx_cast(mirt__onnx *x, const mirt__node *node) {
-    const char *in, *out;
-    return mirt__onnx_names(x, node, mirt__onnx_order_of(x, node->in[0]), &in, &out) &&
-           mirt__onnx_convert(x, in, node->a.dtype, out);
+/* What does not fit becomes the nearest number that does; ONNX leaves it open. Of floats doubles have both ends. */
+static const char *mirt__onnx_saturated(mirt__onnx *x, const char *in, mirt_dtype from, mirt_dtype to) {
+    const mirt_shape number = mirt_make_shape(0, 0, 0, 0, 0, 0);
+    const double ends[2] = {to == MIRT_UINT8 ? 0 : (double)INT32_MIN, to == MIRT_UINT8 ? 255 : (double)INT32_MAX};
+    const bool narrows = to == MIRT_UINT8 ? from == MIRT_INT32 || from == MIRT_FLOAT32
+                                          : to == MIRT_INT32 && from == MIRT_FLOAT32;
+    if (!narrows) return in;
+    if (from == MIRT_INT32)
+        return mirt__onnx_node(x, "Clip", NULL, in, mirt__onnx_integer(x, 0), mirt__onnx_integer(x, 255));
+    const char *wide = mirt__onnx_fresh(x), *end[2];
+    const size_t cast = mirt__onnx_begin(x, "Cast", &in, 1, wide);
+    mirt__onnx_int(x, "to", MIRT__ONNX_DOUBLE);
+    mirt__onnx_end(x, cast);
+    for (int i = 0; i < 2; i++) end[i] = mirt__onnx_typed(x, MIRT__ONNX_DOUBLE, &number, &ends[i], sizeof ends[i]);
+    return mirt__onnx_node(x, "Clip", NULL, wide, end[0], end[1]);
 }
 
+MIRT__LIB bool mirt__onnx_cast(mirt__onnx *x, const mirt__node *node) {
+    const char *in, *out;
+    if (!mirt__onnx_names(x, node, mirt__onnx_order_of(x, node->in[0]), &in, &out)) return false;
+    in = mirt__onnx_saturated(x, in, node->in[0]->dtype, node->a.dtype);
+    return mirt__onnx_convert(x, in, node->a.dtype, out) != NULL;
+}
+
+/* Indices beyond the depth are zeros; negative ones ONNX would count from the end. */
 MIRT__LIB bool mirt__onnx_one_hot(mirt__onnx *x, const mirt__node *node) {
     static const float values[2] = {0, 1};
-    const int32_t depth = (int32_t)MIRT__OF(&node->a, one_hot)->depth;
-    const mirt_shape one = mirt_make_shape(1, 0, 0, 0, 0, 0), pair = mirt_make_shape(2, 0, 0, 0, 0, 0);
-    const char *in, *out;
-    if (!mirt__onnx_names(x, node, MIRT__ONNX_OWN, &in, &out)) return false;
-    if (node->in[0]->dtype != MIRT_INT32) in = mirt__onnx_convert(x, in, MIRT_INT32, NULL);
-    const char *size = mirt__onnx_tensor(x, NULL, MIRT_INT32, &one, &depth);
-    mirt__onnx_node(x, "OneHot", out, in, size, mirt__onnx_tensor(x, NULL, MIRT_FLOAT32, &pair, values));
+    const mirt_shape pair = mirt_make_shape(2, 0, 0, 0, 0, 0);
+    const char *in = mirt__onnx_index(x, node->in[0]), *out = mirt__onnx_set(x, node->out[0], MIRT__ONNX_OWN);
+    if (!in) return false;
+    const char *depth = mirt__onnx_integer(x, MIRT__OF(&node->a, one_hot)->depth),
+               *negative = mirt__onnx_node(x, "Less", NULL, in, mirt__onnx_integer(x, 0), NULL),
+               *index = mirt__onnx_node(x, "Where", NULL, negative, depth, in);
+    mirt__onnx_node(x, "OneHot", out, index, depth, mirt__onnx_tensor(x, NULL, MIRT_FLOAT32, &pair, values));
+    return true;
+}
+
+/* The nearest pixels, one axis after the other: Resize computes their places in float32, which rounds. */
+static bool mirt__onnx_nearest(mirt__onnx *x, const mirt__node *node, const char *in, const char *out) {
+    const mirt__attrs_resize *a = MIRT__OF(&node->a, resize);
+    for (int i = 0; i < 2; i++) {
+        int64_t *place = (int64_t *)mirt__calloc((size_t)a->size[i], sizeof *place);
+        if (!place) return false;
+        for (int64_t o = 0; o < a->size[i]; o++)
+            place[o] = mirt__resize_at(o, node->in[0]->shape.dim[1 + i], a->size[i], false).low;
+        const char *both[2] = {in, mirt__onnx_list(x, place, a->size[i])}, *to = i ? out : mirt__onnx_fresh(x);
+        mirt__free(place);
+        const size_t begin = mirt__onnx_begin(x, "Gather", both, 2, to);
+        mirt__onnx_int(x, "axis", 2 + i);
+        mirt__onnx_end(x, begin);
+        in = to;
+    }
     return true;
 }
 
@@ -56647,6 +56752,8 @@ MIRT__LIB bool mirt__onnx_resize(mirt__onnx *x, const mirt__node *node) {
     const int64_t begin[1] = {0}, end[1] = {2}, size[2] = {a->size[0], a->size[1]};
     const char *all[4] = {NULL, "", "", NULL}, *out, *part[2];
     if (!mirt__onnx_names(x, node, MIRT__ONNX_FIRST, all, &out)) return false;
+    const bool whole = size[0] % node->in[0]->shape.dim[1] == 0 && size[1] % node->in[0]->shape.dim[2] == 0;
+    if (!a->bilinear && !whole) return mirt__onnx_nearest(x, node, all[0], out);
     const char *shape = mirt__onnx_node(x, "Shape", NULL, all[0], NULL, NULL), *from = mirt__onnx_list(x, begin, 1);
     part[0] = mirt__onnx_node(x, "Slice", NULL, shape, from, mirt__onnx_list(x, end, 1));
     part[1] = mirt__onnx_list(x, size, 2);
@@ -56787,17 +56894,10 @@ static void mirt__onnx_window(mirt__onnx *x, const mirt__attrs_window *w, const 
     if (!pools) mirt__onnx_int(x, "group", w->groups);
 }
 
-/* A kernel with the folded weights; it keeps its place among those of the file. */
 static const char *mirt__onnx_kernel(mirt__onnx *x, mirt_tensor *kernel, const mirt__onnx_product *p) {
     if (!p->folded) return mirt__onnx_get(x, kernel, MIRT__ONNX_KERNEL);
-    const int64_t *dim = kernel->shape.dim, taps = dim[0] * dim[1], in = dim[2], out = dim[3];
     const mirt_shape shape = mirt__onnx_shape(&kernel->shape, MIRT__ONNX_KERNEL);
-    float *moved = (float *)mirt__calloc((size_t)p->count, sizeof *moved);
-    for (int64_t t = 0; moved && t < taps; t++) {
-        for (int64_t i = 0; i < in; i++) {
-            for (int64_t o = 0; o < out; o++) moved[(o * in + i) * taps + t] = p->weights[(t * in + i) * out + o];
-        }
-    }
+    float *moved = mirt__onnx_moved(x, &kernel->shape, p->weights, MIRT__ONNX_KERNEL);
     const char *name = moved ? mirt__onnx_weight(x, mirt__onnx_leaf(kernel), &shape, moved) : NULL;
     mirt__free(moved);
     return name;
@@ -56872,8 +56972,8 @@ static const char *mirt__onnx_dense_weights(mirt__onnx *x, mirt_tensor *weights,
                      : mirt__onnx_matrix(x, weights);
 }
 
-/* With a bias: Gemm, which takes matrices alone. */
-static bool mirt__onnx_gemm(mirt__onnx *x, const mirt__node *node, const char *const *in, mirt_tensor *y) {
+/* Gemm takes matrices alone. */
+static void mirt__onnx_gemm(mirt__onnx *x, const mirt__node *node, const char *const *in, mirt_tensor *y) {
     const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
     const bool flat = y->shape.rank == 2;
     const char *out = flat ? mirt__onnx_set(x, y, MIRT__ONNX_OWN) : mirt__onnx_fresh(x);
@@ -56884,7 +56984,6 @@ static bool mirt__onnx_gemm(mirt__onnx *x, const mirt__node *node, const char *c
     if (!flat)
         mirt__onnx_node(x, "Reshape", mirt__onnx_set(x, y, MIRT__ONNX_OWN), out,
                         mirt__onnx_list(x, y->shape.dim, y->shape.rank), NULL);
-    return true;
 }
 
 MIRT__LIB bool mirt__onnx_matmul(mirt__onnx *x, const mirt__node *node) {
@@ -56895,14 +56994,16 @@ MIRT__LIB bool mirt__onnx_matmul(mirt__onnx *x, const mirt__node *node) {
     if (!in[0]) return false;
     if (transposed || weights->shape.rank != 2) {
         in[1] = mirt__onnx_matrix(x, weights);
-        return in[1] && mirt__onnx_gemm(x, node, in, y);
+        mirt__onnx_gemm(x, node, in, y);
+        return in[1] != NULL;
     }
     if (!mirt__onnx_product_begin(x, weights, weights->shape.dim[1], &p)) return false;
     y = mirt__onnx_take_readers(x, y, &p);
     if (y) in[1] = mirt__onnx_dense_weights(x, weights, &p);
     if (in[1]) in[2] = mirt__onnx_bias(x, &p);
     mirt__onnx_product_free(&p);
-    return in[1] && mirt__onnx_gemm(x, node, in, y);
+    if (in[1]) mirt__onnx_gemm(x, node, in, y);
+    return in[1] != NULL;
 }
 
 /* >>normalizations */
@@ -56911,6 +57012,7 @@ MIRT__LIB bool mirt__onnx_matmul(mirt__onnx *x, const mirt__node *node) {
 static const char *mirt__onnx_filled(mirt__onnx *x, const mirt_shape *shape, float value) {
     const int64_t count = mirt__shape_count(shape);
     float *all = (float *)mirt__calloc((size_t)count, sizeof *all);
+    if (!all) x->initializers.failed = true;
     for (int64_t i = 0; all && i < count; i++) all[i] = value;
     const char *name = all ? mirt__onnx_tensor(x, NULL, MIRT_FLOAT32, shape, all) : NULL;
     mirt__free(all);
@@ -57015,69 +57117,110 @@ enum {
 
 /* >>the graph */
 
-/* What a custom op is made of, as its class says. */
+/* What a custom op is made of, as its class says. The model keeps still meanwhile. */
 static mirt_tensor *mirt__onnx_compose(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in) {
     const mirt__attrs_data *own = MIRT__OF(&node->a, data);
     const mirt_op_class *op = own->user_op;
+    const mirt_shape *wanted = &node->out[0]->shape;
     mirt_tensor *y = NULL;
-    char got[96], wanted[96];
+    char is[96], should[96];
     if (!op->compose) return NULL;
+    mirt__hold(graph->root);
     {
         MIRT__OUTSIDE;
         y = op->compose(in, node->num_in, own->data, op->user);
     }
+    mirt__let_go(graph->root);
     if (graph->status != MIRT_OK) return NULL;
-    if (y && y->node->graph == graph && mirt__shape_equal(&y->shape, &node->out[0]->shape) && y->dtype == MIRT_FLOAT32)
-        return y;
-    mirt__fail(MIRT_E_CALLBACK, "mirt_save_onnx: compose of %s returned %s; it should be %s of float32", op->name,
-               y ? mirt__shape_text(&y->shape, got) : "NULL", mirt__shape_text(&node->out[0]->shape, wanted));
+    if (y && y->node->graph == graph && mirt__shape_equal(&y->shape, wanted) && y->dtype == MIRT_FLOAT32) return y;
+    if (!y || y->node->graph != graph)
+        mirt__fail(MIRT_E_CALLBACK, "mirt_save_onnx: compose of %s returned %s", op->name,
+                   y ? "a tensor that it did not make of those that it got" : "NULL");
+    else
+        mirt__fail(MIRT_E_CALLBACK, "mirt_save_onnx: compose of %s returned %s of %s; it should be %s of float32",
+                   op->name, mirt__dtype_name(y->dtype), mirt__shape_text(&y->shape, is),
+                   mirt__shape_text(wanted, should));
     mirt__graph_poison(graph);
     return NULL;
 }
 
-static bool mirt__onnx_lower(mirt__onnx *x) {
-    mirt_model *model = x->model;
-    mirt_tensor *in[MIRT_MAX_INPUTS], *keep[MIRT_MAX_OUTPUTS + MIRT_MAX_INPUTS];
-    mirt__copying c;
-    mirt__mode mode;
-    memset(&c, 0, sizeof c);
-    memset(&mode, 0, sizeof mode);
-    mirt__graph_init(&x->graph, NULL, mirt__ops());
-    for (int i = 0; i < model->num_inputs; i++) {
-        if (!(in[i] = mirt__input_op(&x->graph, i, model->input[i]->dtype, &model->input[i]->shape))) return false;
+/* Copies what the outputs depend on into an empty graph, whose tensors `in` and `out` then are. */
+static bool mirt__onnx_copy(mirt__onnx *x, mirt__graph *to, mirt__copying *c, mirt_tensor **in, mirt_tensor **out) {
+    const mirt_tensor *from[MIRT_MAX_INPUTS];
+    mirt__graph_init(to, NULL, mirt__ops());
+    to->root = mirt__root(x->model, NULL);
+    to->hold = mirt__hold;
+    to->let_go = mirt__let_go;
+    for (int i = 0; i < x->model->num_inputs; i++) {
+        from[i] = in[i];
+        if (!(in[i] = mirt__input_op(to, i, in[i]->dtype, &in[i]->shape))) return false;
     }
-    c.source = &model->graph;
-    c.replaced = (const mirt_tensor *const *)model->input;
-    c.replacement = in;
-    c.num_replaced = model->num_inputs;
-    c.mode = &mode;
-    c.compose = mirt__onnx_compose;
+    c->replaced = from;
+    c->replacement = in;
+    c->num_replaced = x->model->num_inputs;
+    return mirt__graph_copy(to, c, out, x->model->num_outputs);
+}
+
+/* The model's graph as it predicts. Code of the user runs in a second copy, when the model's own graph is done with. */
+static bool mirt__onnx_lower(mirt__onnx *x) {
+    const mirt_model *model = x->model;
+    mirt_tensor *keep[MIRT_MAX_OUTPUTS + MIRT_MAX_INPUTS];
+    mirt__copying lowering, composing;
+    mirt__mode mode;
+    memset(&lowering, 0, sizeof lowering);
+    memset(&composing, 0, sizeof composing);
+    memset(&mode, 0, sizeof mode);
+    lowering.source = &model->graph;
+    lowering.mode = &mode;
+    composing.source = &x->lowered;
+    composing.compose = mirt__onnx_compose;
+    memcpy(x->input, model->input, sizeof x->input);
     memcpy(x->output, model->output, sizeof x->output);
-    if (!mirt__graph_copy(&x->graph, &c, x->output, model->num_outputs)) return false;
+    if (!mirt__onnx_copy(x, &x->lowered, &lowering, x->input, x->output) ||
+        !mirt__onnx_copy(x, &x->graph, &composing, x->input, x->output))
+        return false;
     memcpy(keep, x->output, (size_t)model->num_outputs * sizeof *keep);
-    memcpy(keep + model->num_outputs, in, (size_t)model->num_inputs * sizeof *in); /* also those that nothing reads */
+    memcpy(keep + model->num_outputs, x->input, (size_t)model->num_inputs * sizeof *keep); /* also those nobody reads */
     mirt__graph_prune(&x->graph, keep, model->num_outputs + model->num_inputs);
     return true;
 }
 
-/* The layer that makes a tensor of the model, or NULL. */
+/* >>names of inputs and outputs */
+
+/* The layer whose output a tensor of the model is, or NULL. A view has no layers but inputs. */
 static const char *mirt__onnx_layer_of(const mirt_model *model, const mirt_tensor *t) {
     for (int i = model->num_layers - 1; i >= 0; i--) {
-        for (int k = 0; k < model->layer[i]->num_out; k++) {
-            if (model->layer[i]->out[k] == t && k == 0) return model->layer[i]->name;
-        }
+        if (model->layer[i]->out[0] == t) return model->layer[i]->name;
     }
-    return NULL;
+    return t->node->name;
 }
 
-/* Names of the model's inputs and outputs, no two alike. */
-static const char *mirt__onnx_end_name(mirt__onnx *x, const mirt_tensor *t, const char *kind, int number) {
-    const char *layer = mirt__onnx_layer_of(x->model, t);
-    bool free = layer != NULL;
-    for (int i = 0; i < x->model->num_inputs && free; i++) free = strcmp(kind, "input") == 0 || x->model->input[i] != t;
-    for (int i = 0; i < number && free; i++) free = strcmp(kind, "output") != 0 || x->model->output[i] != t;
-    return free ? mirt__pool_strdup(&x->graph.pool, layer) : mirt__pool_print(&x->graph.pool, "%s/%d", kind, number);
+/* A layer's name, or the kind of end and its number, unless another end or a weight has it. */
+static bool mirt__onnx_name_end(mirt__onnx *x, const char *layer, const char *kind, int number) {
+    const char *name = layer ? mirt__pool_strdup(&x->graph.pool, layer) : NULL;
+    if (!layer || (name && mirt__onnx_taken(x, name))) name = mirt__pool_print(&x->graph.pool, "%s/%d", kind, number);
+    while (name && mirt__onnx_taken(x, name)) name = mirt__pool_print(&x->graph.pool, "%s/%s", kind, name);
+    x->end[x->num_ends] = name;
+    if (name) x->num_ends++;
+    return name != NULL;
 }
+
+static bool mirt__onnx_name_ends(mirt__onnx *x) {
+    const mirt_model *model = x->model, *owner = model->is_view ? model->owner : model;
+    for (int i = 0; i < model->num_inputs; i++) {
+        if (!mirt__onnx_name_end(x, mirt__onnx_layer_of(owner, owner->input[i]), "input", i)) return false;
+    }
+    for (int i = 0; i < model->num_outputs; i++) {
+        if (!mirt__onnx_name_end(x, mirt__onnx_layer_of(model, model->output[i]), "output", i)) return false;
+    }
+    return true;
+}
+
+static const char *mirt__onnx_output_name(const mirt__onnx *x, int output) {
+    return x->end[x->model->num_inputs + output];
+}
+
+/* >>nodes */
 
 /* Numbers the tensors; finds those that one node alone reads. */
 static bool mirt__onnx_number_tensors(mirt__onnx *x) {
@@ -57137,24 +57280,14 @@ static bool mirt__onnx_write_nodes(mirt__onnx *x) {
     return true;
 }
 
-static bool mirt__onnx_write_inputs(mirt__onnx *x) {
-    for (int i = 0; i < x->graph.count; i++) {
-        const mirt__node *node = x->graph.node[i];
-        if (!mirt__is_input(node)) continue;
-        const mirt_tensor *t = node->out[0], *of = x->model->input[node->a.index];
-        const mirt__onnx_order order = mirt__onnx_end_order(x, t);
-        const char *name = mirt__onnx_end_name(x, of, "input", node->a.index);
-        if (!name) return false;
-        mirt__onnx_value_of(x, t)->name[order] = name;
-        mirt__onnx_write_end(x, MIRT__GRAPH_INPUT, name, t, order);
+static void mirt__onnx_write_inputs(mirt__onnx *x) {
+    for (int i = 0; i < x->model->num_inputs; i++) {
+        const mirt__onnx_order order = mirt__onnx_end_order(x, x->input[i]);
+        mirt__onnx_value_of(x, x->input[i])->name[order] = x->end[i];
+        mirt__onnx_write_end(x, MIRT__GRAPH_INPUT, x->end[i], x->input[i], order);
     }
-    for (int i = 0; i < x->model->num_outputs; i++) {
-        mirt__onnx_value *v = mirt__onnx_value_of(x, x->output[i]);
-        const char *name = mirt__onnx_end_name(x, x->model->output[i], "output", i);
-        if (!name) return false;
-        if (!v->output) v->output = name;
-    }
-    return true;
+    for (int i = x->model->num_outputs - 1; i >= 0; i--)
+        mirt__onnx_value_of(x, x->output[i])->output = mirt__onnx_output_name(x, i);
 }
 
 /* Outputs that are inputs, weights, or one tensor under two names are copies. */
@@ -57162,8 +57295,7 @@ static bool mirt__onnx_write_outputs(mirt__onnx *x) {
     for (int i = 0; i < x->model->num_outputs; i++) {
         mirt_tensor *t = x->output[i];
         const mirt__onnx_order order = mirt__onnx_end_order(x, t);
-        const char *name = mirt__onnx_end_name(x, x->model->output[i], "output", i);
-        const char *have = name ? mirt__onnx_get(x, t, order) : NULL;
+        const char *name = mirt__onnx_output_name(x, i), *have = mirt__onnx_get(x, t, order);
         if (!have) return false;
         if (strcmp(have, name) != 0) mirt__onnx_node(x, "Identity", name, have, NULL, NULL);
         mirt__onnx_write_end(x, MIRT__GRAPH_OUTPUT, name, t, order);
@@ -57231,9 +57363,11 @@ static mirt_status mirt__onnx_store(mirt__onnx *x, const char *path) {
 }
 
 static mirt_status mirt__onnx_write(mirt__onnx *x, const char *path) {
-    const bool good = mirt__onnx_lower(x) && mirt__onnx_number_tensors(x) && mirt__onnx_write_inputs(x) &&
-                      mirt__onnx_write_nodes(x) && mirt__onnx_write_outputs(x);
-    return good ? mirt__onnx_store(x, path) : mirt_last_status();
+    if (!mirt__onnx_lower(x) || !mirt__onnx_number_tensors(x) || !mirt__onnx_name_ends(x)) return mirt_last_status();
+    mirt__onnx_write_inputs(x);
+    if (!mirt__onnx_write_nodes(x) || !mirt__onnx_write_outputs(x) || mirt__usable(x->model->strategy) != MIRT_OK)
+        return mirt_last_status();
+    return mirt__writes_files(x->model->strategy) ? mirt__onnx_store(x, path) : MIRT_OK;
 }
 
 MIRT_API mirt_status mirt_save_onnx(mirt_model *model, const char *path, const mirt_onnx_desc *desc) {
@@ -57244,7 +57378,6 @@ MIRT_API mirt_status mirt_save_onnx(mirt_model *model, const char *path, const m
     if (!model->num_outputs)
         return mirt__fail(MIRT_E_STATE, "mirt_save_onnx: %s has no outputs yet: mirt_model_output", model->name);
     if (mirt__model_materialize(model) != MIRT_OK) return mirt_last_status();
-    if (!mirt__writes_files(model->strategy)) return MIRT_OK;
     memset(&x, 0, sizeof x);
     x.model = model;
     if (desc) x.desc = *desc;
@@ -57255,6 +57388,7 @@ MIRT_API mirt_status mirt_save_onnx(mirt_model *model, const char *path, const m
     mirt__free(x.value);
     mirt__free(x.taken);
     mirt__graph_free(&x.graph);
+    mirt__graph_free(&x.lowered);
     return status;
 }
 

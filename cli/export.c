@@ -17,6 +17,12 @@ static mirt_model *model_to_export(mirt_strategy *strategy, const options *o, in
     return model;
 }
 
+/* A flag that says what a network is like, or NULL. */
+static const char *flag_of_networks(const options *o) {
+    return o->model != default_model ? "model" : o->init ? "init" : o->size ? "size" : o->classes ? "classes"
+           : o->alpha > 0 ? "alpha" : o->no_top ? "no-top" : o->pooling ? "pooling" : NULL;
+}
+
 int run_export(const options *o) {
     int status = EXIT_FAILED;
     mirt_onnx_desc desc;
@@ -24,8 +30,12 @@ int run_export(const options *o) {
         complain("export needs a file to write: --onnx FILE");
         return EXIT_USAGE;
     }
-    if (o->load && (o->model != default_model || o->init)) {
-        complain("--load and --%s exclude each other: the file is the whole model", o->init ? "init" : "model");
+    if (o->load && flag_of_networks(o)) {
+        complain("--load and --%s exclude each other: the file is the whole model", flag_of_networks(o));
+        return EXIT_USAGE;
+    }
+    if (o->load && strcmp(o->load, o->onnx) == 0) {
+        complain("--onnx %s: would replace the model that it is made of", o->onnx);
         return EXIT_USAGE;
     }
     memset(&desc, 0, sizeof desc);

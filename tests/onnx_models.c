@@ -118,10 +118,10 @@ static void save_case(mirt_strategy *s, const op_case *c) {
         }
         if (y) mirt_model_output(m, y);
     }
-    /* other libraries gather no rows that a table lacks */
-    const float most = strstr(c->name, "gather") ? (float)c->shape[0][0] : c->x_dtype == MIRT_UINT8 ? 255 : 5;
-    if (y && draw_weights(m, c->low, c->high)) save(m, c->name, 0, most);
-    else fail(c->name);
+    const float most = c->x_dtype == MIRT_UINT8 ? 255 : 5;
+    if (!y || !draw_weights(m, c->low, c->high)) fail(c->name);
+    else
+        for (int options = 0; options < 2; options++) save(m, c->name, options, most);
     mirt_model_destroy(m);
 }
 
@@ -306,12 +306,64 @@ static void composed(mirt_model *m) { /* an op of the user's */
     mirt_model_output(m, mirt_global_average_pool2d(mirt_custom_op(&op, &x, 1, &factor)));
 }
 
+/* Numbers from -4 to 4. */
+static mirt_tensor *around_zero(mirt_model *m) { return mirt_scale(mirt_input(m, MIRT_SHAPE(7)), 8, -4); }
+
+static void indices(mirt_model *m) { /* negative ones, and some beyond the end */
+    mirt_tensor *i = mirt_cast(around_zero(m), MIRT_INT32), *y[3];
+    y[0] = mirt_flatten(mirt_one_hot(i, 3));
+    y[1] = mirt_flatten(mirt_gather(mirt_variable(m, "table", MIRT_SHAPE(3, 2), mirt_ones(), true), i));
+    y[2] = mirt_gather(mirt_variable(m, "list", MIRT_SHAPE(2), mirt_ones(), true), mirt_cast(i, MIRT_UINT8));
+    mirt_model_output(m, mirt_concat(y, 3, 1));
+}
+
+static void casts(mirt_model *m) { /* numbers that do not fit */
+    mirt_tensor *x = mirt_scale(around_zero(m), 1e9f, 0.75f), *y[4];
+    y[0] = mirt_scale(mirt_cast(mirt_cast(x, MIRT_INT32), MIRT_FLOAT32), 1e-9f, 0);
+    y[1] = mirt_cast(mirt_cast(mirt_scale(x, 1e-7f, 0), MIRT_UINT8), MIRT_FLOAT32);
+    y[2] = mirt_cast(mirt_cast(mirt_cast(mirt_scale(x, 1e-7f, 0), MIRT_INT32), MIRT_UINT8), MIRT_FLOAT32);
+    y[3] = mirt_cast(mirt_cast(mirt_floor(mirt_scale(x, 1e-9f, 0)), MIRT_BOOL), MIRT_FLOAT32);
+    mirt_model_output(m, mirt_concat(y, 4, 1));
+}
+
+static void bools(mirt_model *m) {
+    mirt_tensor *x = around_zero(m), *a = mirt_less(x, mirt_negative(x));
+    mirt_tensor *b = mirt_greater(mirt_square(x), mirt_exp(x));
+    mirt_tensor *y[4] = {mirt_less(a, b), mirt_less_equal(a, b), mirt_where(a, b, mirt_logical_not(b)),
+                         mirt_equal(a, b)};
+    for (int i = 0; i < 4; i++) y[i] = mirt_cast(y[i], MIRT_FLOAT32);
+    mirt_model_output(m, mirt_concat(y, 4, 1));
+}
+
+static void resized(mirt_model *m) { /* the nearest pixels, whose places are not whole */
+    mirt_tensor *x = mirt_input(m, MIRT_SHAPE(36, 30, 2)), *y[3];
+    y[0] = mirt_flatten(mirt__resize2d_op(x, 10, 48, false));
+    y[1] = mirt_flatten(mirt__resize2d_op(x, 16, 10, false));
+    y[2] = mirt_flatten(mirt__resize2d_op(x, 72, 90, false));
+    mirt_model_output(m, mirt_concat(y, 3, 1));
+}
+
+static void named(mirt_model *m) { /* weights with the names that inputs, outputs and nodes would have */
+    ZEROED(mirt_dense_desc, d);
+    d.units = 3;
+    d.name = "output";
+    mirt_next_name(m, "scale");
+    mirt_tensor *x = mirt_input(m, MIRT_SHAPE(3));
+    mirt_tensor *scale = mirt_variable(m, "scale", MIRT_SHAPE(3), mirt_ones(), true);
+    x = mirt_multiply(x, mirt_multiply(scale, mirt_variable(m, "head", MIRT_SHAPE(3), mirt_ones(), true)));
+    x = mirt_softmax(mirt_dense(x, &d));
+    d.name = "head";
+    mirt_tensor *out[2] = {x, mirt_dense(x, &d)};
+    mirt_model_outputs(m, out, 2);
+}
+
 static const struct {
     const char *name;
     void (*build)(mirt_model *m);
 } small_models[] = {{"residual", residual}, {"padded", padded}, {"pooled", pooled}, {"u_net", u_net}, {"norms", norms},
                     {"moved", moved}, {"two_ends", two_ends}, {"shared", shared}, {"prepared", prepared},
-                    {"dense_ranks", dense_ranks}, {"spectral", spectral}, {"composed", composed}};
+                    {"dense_ranks", dense_ranks}, {"spectral", spectral}, {"composed", composed},
+                    {"indices", indices}, {"casts", casts}, {"bools", bools}, {"resized", resized}, {"named", named}};
 
 /* Statistics of a batch become the moving ones, so that numbers neither grow nor vanish from layer to layer. */
 static bool calibrate(mirt_model *m) {
@@ -337,6 +389,17 @@ static bool calibrate(mirt_model *m) {
     const bool good = pixels && mirt_compile(m, &c) == MIRT_OK && mirt_train_on_batch(m, &batch, &logs) == MIRT_OK;
     free(pixels);
     return good;
+}
+
+/* Other outputs of a model. */
+static void save_view(mirt_strategy *s) {
+    mirt_model *m = mirt_model_create(s, "whole");
+    residual(m);
+    mirt_tensor *out[2] = {mirt_layer_output(m, "conv2d"), mirt_layer_output(m, "batch_normalization")};
+    mirt_model *view = draw_weights(m, -0.5, 0.5) ? mirt_model_view(m, out, 2) : NULL;
+    if (view) save(view, "view", 0, 1);
+    else fail("view");
+    mirt_model_destroy(m);
 }
 
 static void save_networks(mirt_strategy *s, const char *list) {
@@ -372,6 +435,7 @@ int main(int argc, char **argv) {
             for (int options = 0; options < 4; options++) save(m, small_models[i].name, options, 1);
         mirt_model_destroy(m);
     }
+    if (argc == 2) save_view(s);
     mirt_strategy_destroy(s);
     return failures != 0;
 }

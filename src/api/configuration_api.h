@@ -2,10 +2,10 @@
 #define MIRT__CONFIGURATION_API_H
 /* What a program defines before the header, and what all declarations need. */
 
-/* The implementation needs POSIX names (threads, clocks), which -std=c11 hides unless this
-   macro stands before the first system header. */
+/* The implementation needs POSIX names (threads, clocks), which -std=c11 hides on Linux unless this macro stands before
+   the first system header. On macOS and BSDs they are there, and the macro would hide others. */
 #if (defined(MIRRORTRAIN_IMPLEMENTATION) || defined(MIRRORTRAIN_BACKEND)) && \
-    !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE)
+    !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && !defined(__APPLE__) && !defined(__FreeBSD__)
 #define _POSIX_C_SOURCE 200809L
 #endif
 

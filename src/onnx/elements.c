@@ -5,7 +5,8 @@ MIRT__LIB bool mirt__onnx_refuse(const mirt__onnx *x, const mirt__node *node) {
     const bool custom = node->id == MIRT__OP_user;
     return mirt__fail(MIRT_E_INVALID, "mirt_save_onnx: %s%s%s %s", node->name ? node->name : "",
                       node->name ? ": " : "", x->graph.ops->name(node->id, &node->a),
-                      custom ? "is an op of your own, which ONNX does not know" : "has no counterpart in ONNX"),
+                      custom ? "is an op of your own; compose of its class says what it is made of"
+                             : "cannot be written as ONNX"),
            false;
 }
 
@@ -32,8 +33,8 @@ static void mirt__onnx_clip(mirt__onnx *x, const char *out, const char *in, doub
     mirt__onnx_end(x, mirt__onnx_begin(x, "Clip", all, isfinite(most) ? 3 : isfinite(least) ? 2 : 1, out));
 }
 
-/* An op with up to two attributes. */
-static void mirt__onnx_with(mirt__onnx *x, const char *op, const char *out, const char *in, double alpha,
+/* An op with the attribute alpha, and another one. */
+static void mirt__onnx_alpha(mirt__onnx *x, const char *op, const char *out, const char *in, double alpha,
                             const char *second, double value) {
     const size_t node = mirt__onnx_begin(x, op, &in, 1, out);
     mirt__onnx_float(x, "alpha", alpha);
@@ -95,12 +96,12 @@ MIRT__LIB bool mirt__onnx_unary(mirt__onnx *x, const mirt__node *node) {
     case MIRT__CLIP: mirt__onnx_clip(x, out, in, scale, offset); return true;
     case MIRT__ACT_RELU6: mirt__onnx_clip(x, out, in, 0, 6); return true;
     case MIRT__POWER: mirt__onnx_node(x, "Pow", out, in, mirt__onnx_number(x, scale), NULL); return true;
-    case MIRT__ACT_LEAKY_RELU: mirt__onnx_with(x, "LeakyRelu", out, in, scale, NULL, 0); return true;
-    case MIRT__ACT_ELU: mirt__onnx_with(x, "Elu", out, in, scale, NULL, 0); return true;
+    case MIRT__ACT_LEAKY_RELU: mirt__onnx_alpha(x, "LeakyRelu", out, in, scale, NULL, 0); return true;
+    case MIRT__ACT_ELU: mirt__onnx_alpha(x, "Elu", out, in, scale, NULL, 0); return true;
     case MIRT__ACT_SELU:
-        mirt__onnx_with(x, "Selu", out, in, (double)MIRT__SELU_ALPHA, "gamma", (double)MIRT__SELU_SCALE);
+        mirt__onnx_alpha(x, "Selu", out, in, (double)MIRT__SELU_ALPHA, "gamma", (double)MIRT__SELU_SCALE);
         return true;
-    case MIRT__ACT_HARD_SIGMOID: mirt__onnx_with(x, "HardSigmoid", out, in, 1.0 / 6, "beta", 0.5); return true;
+    case MIRT__ACT_HARD_SIGMOID: mirt__onnx_alpha(x, "HardSigmoid", out, in, 1.0 / 6, "beta", 0.5); return true;
     case MIRT__ACT_GELU: mirt__onnx_gelu(x, out, in); return true;
     case MIRT__ACT_GELU_APPROXIMATE: mirt__onnx_gelu_approximate(x, out, in); return true;
     case MIRT__ACT_SILU: mirt__onnx_gated(x, out, in, in); return true;
@@ -120,7 +121,15 @@ static mirt__onnx_order mirt__onnx_common_order(const mirt__onnx *x, const mirt_
     return MIRT__ONNX_OWN;
 }
 
-/* A node of the same inputs; `out` NULL: a fresh name. */
+/* Whether ONNX Runtime lacks the op for this dtype. */
+static bool mirt__onnx_as_integers(const mirt__node *node, const mirt_tensor *t) {
+    if (node->id != MIRT__OP_logic) return false;
+    const int kind = node->a.kind;
+    if (t->dtype == MIRT_BOOL) return kind == MIRT__IS_LESS || kind == MIRT__IS_LESS_EQUAL;
+    return t->dtype == MIRT_UINT8 && kind != MIRT__WHERE;
+}
+
+/* A node of the same inputs, converted where they have to be; `out` NULL: a fresh name. */
 static const char *mirt__onnx_same(mirt__onnx *x, const mirt__node *node, const char *op, const char *out,
                                    mirt__onnx_order order) {
     const char *in[3];
@@ -128,8 +137,9 @@ static const char *mirt__onnx_same(mirt__onnx *x, const mirt__node *node, const 
         mirt_tensor *t = node->in[i];
         in[i] = mirt__onnx_operand(x, t, node->out[0]->shape.rank, order);
         if (!in[i]) return NULL;
-        if (node->id == MIRT__OP_logic && node->a.kind != MIRT__WHERE && t->dtype == MIRT_UINT8)
-            in[i] = mirt__onnx_convert(x, in[i], MIRT_INT32, NULL); /* bytes are not compared */
+        if (mirt__onnx_as_integers(node, t)) in[i] = mirt__onnx_convert(x, in[i], MIRT_INT32, NULL);
+        if (i > 0 && node->id == MIRT__OP_logic && node->a.kind == MIRT__WHERE && t->dtype == MIRT_BOOL)
+            in[i] = mirt__onnx_convert(x, in[i], MIRT_UINT8, NULL);
     }
     if (!out) out = mirt__onnx_fresh(x);
     mirt__onnx_end(x, mirt__onnx_begin(x, op, in, node->num_in, out));
@@ -139,11 +149,9 @@ static const char *mirt__onnx_same(mirt__onnx *x, const mirt__node *node, const 
 MIRT__LIB bool mirt__onnx_binary(mirt__onnx *x, const mirt__node *node) {
     static const char *const op[] = {"Add", "Sub", "Mul", "Div", "Max", "Min"};
     const mirt__onnx_order order = mirt__onnx_common_order(x, node);
-    if (node->id == MIRT__OP_bias_add) {
-        return mirt__onnx_same(x, node, "Add", mirt__onnx_set(x, node->out[0], order), order) != NULL;
-    }
-    if (node->a.kind < 0 || node->a.kind >= MIRT__COUNT(op)) return mirt__onnx_refuse(x, node);
-    return mirt__onnx_same(x, node, op[node->a.kind], mirt__onnx_set(x, node->out[0], order), order) != NULL;
+    const int kind = node->id == MIRT__OP_bias_add ? MIRT__ADD : node->a.kind;
+    if (kind < 0 || kind >= MIRT__COUNT(op)) return mirt__onnx_refuse(x, node);
+    return mirt__onnx_same(x, node, op[kind], mirt__onnx_set(x, node->out[0], order), order) != NULL;
 }
 
 MIRT__LIB bool mirt__onnx_logic(mirt__onnx *x, const mirt__node *node) {
@@ -151,9 +159,11 @@ MIRT__LIB bool mirt__onnx_logic(mirt__onnx *x, const mirt__node *node) {
     const mirt__onnx_order order = mirt__onnx_common_order(x, node);
     if (node->a.kind < 0 || node->a.kind >= MIRT__COUNT(op)) return mirt__onnx_refuse(x, node);
     const bool negated = node->a.kind == MIRT__IS_NOT_EQUAL;
+    const bool bytes = node->a.kind == MIRT__WHERE && node->out[0]->dtype == MIRT_BOOL;
     const char *out = mirt__onnx_set(x, node->out[0], order);
-    const char *got = mirt__onnx_same(x, node, op[node->a.kind], negated ? NULL : out, order);
+    const char *got = mirt__onnx_same(x, node, op[node->a.kind], negated || bytes ? NULL : out, order);
     if (got && negated) mirt__onnx_node(x, "Not", out, got, NULL, NULL);
+    if (got && bytes) mirt__onnx_convert(x, got, MIRT_BOOL, out);
     return got != NULL;
 }
 

@@ -9,11 +9,23 @@ enum {
 };
 enum { MIRT__TYPE_FLOAT = 1, MIRT__TYPE_INT = 2, MIRT__TYPE_TEXT = 3, MIRT__TYPE_INTS = 7 };
 enum { MIRT__DATA_DIMS = 1, MIRT__DATA_TYPE = 2, MIRT__DATA_NAME = 8, MIRT__DATA_BYTES = 9 };  /* TensorProto */
-enum { MIRT__ONNX_INT64 = 7 };
+
+MIRT__LIB bool mirt__onnx_taken(const mirt__onnx *x, const char *name) {
+    for (int i = 0; i < x->num_ends; i++) {
+        if (strcmp(x->end[i], name) == 0) return true;
+    }
+    for (int i = 0; i < x->model->num_variables; i++) {
+        if (strcmp(x->model->variable[i].name, name) == 0) return true;
+    }
+    return false;
+}
 
 MIRT__LIB const char *mirt__onnx_fresh(mirt__onnx *x) {
-    const char *layer = x->node && x->node->name ? x->node->name : "value";
-    return mirt__pool_print(&x->graph.pool, "%s/%d", layer, x->numbers++);
+    const char *layer = x->node && x->node->name ? x->node->name : "value", *name;
+    do name = mirt__pool_print(&x->graph.pool, "%s/%d", layer, x->numbers++);
+    while (name && mirt__onnx_taken(x, name));
+    if (!name) x->nodes.failed = true;
+    return name;
 }
 
 MIRT__LIB size_t mirt__onnx_begin(mirt__onnx *x, const char *op, const char *const *in, int num_in, const char *out) {
@@ -117,6 +129,11 @@ MIRT__LIB const char *mirt__onnx_tensor(mirt__onnx *x, const char *name, mirt_dt
                                    (size_t)mirt__shape_count(shape) * mirt__dtype_size(dtype));
 }
 
+MIRT__LIB const char *mirt__onnx_typed(mirt__onnx *x, mirt__onnx_type type, const mirt_shape *shape,
+                                       const void *data, size_t bytes) {
+    return mirt__onnx_write_tensor(x, NULL, (int)type, shape, data, bytes);
+}
+
 MIRT__LIB const char *mirt__onnx_number(mirt__onnx *x, double value) {
     const mirt_shape shape = mirt_make_shape(0, 0, 0, 0, 0, 0);
     const float number = (float)value;
@@ -125,7 +142,7 @@ MIRT__LIB const char *mirt__onnx_number(mirt__onnx *x, double value) {
 
 MIRT__LIB const char *mirt__onnx_list(mirt__onnx *x, const int64_t *value, int count) {
     mirt_shape shape = mirt_make_shape(count, 0, 0, 0, 0, 0);
-    return mirt__onnx_write_tensor(x, NULL, MIRT__ONNX_INT64, &shape, value, (size_t)count * sizeof *value);
+    return mirt__onnx_typed(x, MIRT__ONNX_INT64, &shape, value, (size_t)count * sizeof *value);
 }
 
 MIRT__LIB void mirt__onnx_write_end(mirt__onnx *x, unsigned field, const char *name, const mirt_tensor *t,

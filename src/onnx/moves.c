@@ -1,3 +1,4 @@
+#include "../kernels/shapes.h"
 #include "onnx.h"
 /* ONNX's ops that move, copy or convert elements. */
 
@@ -94,12 +95,33 @@ MIRT__LIB bool mirt__onnx_pad(mirt__onnx *x, const mirt__node *node) {
     return true;
 }
 
+static const char *mirt__onnx_integer(mirt__onnx *x, int64_t value) {
+    const mirt_shape number = mirt_make_shape(0, 0, 0, 0, 0, 0);
+    const int32_t small = (int32_t)value;
+    return mirt__onnx_tensor(x, NULL, MIRT_INT32, &number, &small);
+}
+
+/* An index as int32. */
+static const char *mirt__onnx_index(mirt__onnx *x, mirt_tensor *t) {
+    const char *name = mirt__onnx_get(x, t, MIRT__ONNX_OWN);
+    return t->dtype == MIRT_INT32 ? name : mirt__onnx_convert(x, name, MIRT_INT32, NULL);
+}
+
+/* Rows of indices that the table does not have are zeros; ONNX would count from its end, or fail. */
 MIRT__LIB bool mirt__onnx_gather(mirt__onnx *x, const mirt__node *node) {
-    const char *table = mirt__onnx_get(x, node->in[0], MIRT__ONNX_OWN),
-               *at = mirt__onnx_get(x, node->in[1], MIRT__ONNX_OWN);
+    const int rank = node->in[0]->shape.rank;
+    int64_t axes[MIRT_MAX_RANK];
+    const char *table = mirt__onnx_get(x, node->in[0], MIRT__ONNX_OWN), *at = mirt__onnx_index(x, node->in[1]);
     if (!table || !at) return false;
-    if (node->in[1]->dtype != MIRT_INT32) at = mirt__onnx_convert(x, at, MIRT_INT32, NULL);
-    mirt__onnx_node(x, "Gather", mirt__onnx_set(x, node->out[0], MIRT__ONNX_OWN), table, at, NULL);
+    const char *zero = mirt__onnx_integer(x, 0), *count = mirt__onnx_integer(x, node->in[0]->shape.dim[0]),
+               *least = mirt__onnx_node(x, "LessOrEqual", NULL, zero, at, NULL),
+               *most = mirt__onnx_node(x, "Less", NULL, at, count, NULL),
+               *known = mirt__onnx_node(x, "And", NULL, least, most, NULL),
+               *row = mirt__onnx_node(x, "Where", NULL, known, at, zero),
+               *rows = mirt__onnx_node(x, "Gather", NULL, table, row, NULL);
+    for (int i = 1; i < rank; i++) axes[i - 1] = node->in[1]->shape.rank + i - 1;
+    if (rank > 1) known = mirt__onnx_node(x, "Unsqueeze", NULL, known, mirt__onnx_list(x, axes, rank - 1), NULL);
+    mirt__onnx_node(x, "Where", mirt__onnx_set(x, node->out[0], MIRT__ONNX_OWN), known, rows, mirt__onnx_number(x, 0));
     return true;
 }
 
@@ -111,21 +133,58 @@ MIRT__LIB bool mirt__onnx_broadcast(mirt__onnx *x, const mirt__node *node) {
     return true;
 }
 
-MIRT__LIB bool mirt__onnx_cast(mirt__onnx *x, const mirt__node *node) {
-    const char *in, *out;
-    return mirt__onnx_names(x, node, mirt__onnx_order_of(x, node->in[0]), &in, &out) &&
-           mirt__onnx_convert(x, in, node->a.dtype, out);
+/* What does not fit becomes the nearest number that does; ONNX leaves it open. Of floats doubles have both ends. */
+static const char *mirt__onnx_saturated(mirt__onnx *x, const char *in, mirt_dtype from, mirt_dtype to) {
+    const mirt_shape number = mirt_make_shape(0, 0, 0, 0, 0, 0);
+    const double ends[2] = {to == MIRT_UINT8 ? 0 : (double)INT32_MIN, to == MIRT_UINT8 ? 255 : (double)INT32_MAX};
+    const bool narrows = to == MIRT_UINT8 ? from == MIRT_INT32 || from == MIRT_FLOAT32
+                                          : to == MIRT_INT32 && from == MIRT_FLOAT32;
+    if (!narrows) return in;
+    if (from == MIRT_INT32)
+        return mirt__onnx_node(x, "Clip", NULL, in, mirt__onnx_integer(x, 0), mirt__onnx_integer(x, 255));
+    const char *wide = mirt__onnx_fresh(x), *end[2];
+    const size_t cast = mirt__onnx_begin(x, "Cast", &in, 1, wide);
+    mirt__onnx_int(x, "to", MIRT__ONNX_DOUBLE);
+    mirt__onnx_end(x, cast);
+    for (int i = 0; i < 2; i++) end[i] = mirt__onnx_typed(x, MIRT__ONNX_DOUBLE, &number, &ends[i], sizeof ends[i]);
+    return mirt__onnx_node(x, "Clip", NULL, wide, end[0], end[1]);
 }
 
+MIRT__LIB bool mirt__onnx_cast(mirt__onnx *x, const mirt__node *node) {
+    const char *in, *out;
+    if (!mirt__onnx_names(x, node, mirt__onnx_order_of(x, node->in[0]), &in, &out)) return false;
+    in = mirt__onnx_saturated(x, in, node->in[0]->dtype, node->a.dtype);
+    return mirt__onnx_convert(x, in, node->a.dtype, out) != NULL;
+}
+
+/* Indices beyond the depth are zeros; negative ones ONNX would count from the end. */
 MIRT__LIB bool mirt__onnx_one_hot(mirt__onnx *x, const mirt__node *node) {
     static const float values[2] = {0, 1};
-    const int32_t depth = (int32_t)MIRT__OF(&node->a, one_hot)->depth;
-    const mirt_shape one = mirt_make_shape(1, 0, 0, 0, 0, 0), pair = mirt_make_shape(2, 0, 0, 0, 0, 0);
-    const char *in, *out;
-    if (!mirt__onnx_names(x, node, MIRT__ONNX_OWN, &in, &out)) return false;
-    if (node->in[0]->dtype != MIRT_INT32) in = mirt__onnx_convert(x, in, MIRT_INT32, NULL);
-    const char *size = mirt__onnx_tensor(x, NULL, MIRT_INT32, &one, &depth);
-    mirt__onnx_node(x, "OneHot", out, in, size, mirt__onnx_tensor(x, NULL, MIRT_FLOAT32, &pair, values));
+    const mirt_shape pair = mirt_make_shape(2, 0, 0, 0, 0, 0);
+    const char *in = mirt__onnx_index(x, node->in[0]), *out = mirt__onnx_set(x, node->out[0], MIRT__ONNX_OWN);
+    if (!in) return false;
+    const char *depth = mirt__onnx_integer(x, MIRT__OF(&node->a, one_hot)->depth),
+               *negative = mirt__onnx_node(x, "Less", NULL, in, mirt__onnx_integer(x, 0), NULL),
+               *index = mirt__onnx_node(x, "Where", NULL, negative, depth, in);
+    mirt__onnx_node(x, "OneHot", out, index, depth, mirt__onnx_tensor(x, NULL, MIRT_FLOAT32, &pair, values));
+    return true;
+}
+
+/* The nearest pixels, one axis after the other: Resize computes their places in float32, which rounds. */
+static bool mirt__onnx_nearest(mirt__onnx *x, const mirt__node *node, const char *in, const char *out) {
+    const mirt__attrs_resize *a = MIRT__OF(&node->a, resize);
+    for (int i = 0; i < 2; i++) {
+        int64_t *place = (int64_t *)mirt__calloc((size_t)a->size[i], sizeof *place);
+        if (!place) return false;
+        for (int64_t o = 0; o < a->size[i]; o++)
+            place[o] = mirt__resize_at(o, node->in[0]->shape.dim[1 + i], a->size[i], false).low;
+        const char *both[2] = {in, mirt__onnx_list(x, place, a->size[i])}, *to = i ? out : mirt__onnx_fresh(x);
+        mirt__free(place);
+        const size_t begin = mirt__onnx_begin(x, "Gather", both, 2, to);
+        mirt__onnx_int(x, "axis", 2 + i);
+        mirt__onnx_end(x, begin);
+        in = to;
+    }
     return true;
 }
 
@@ -135,6 +194,8 @@ MIRT__LIB bool mirt__onnx_resize(mirt__onnx *x, const mirt__node *node) {
     const int64_t begin[1] = {0}, end[1] = {2}, size[2] = {a->size[0], a->size[1]};
     const char *all[4] = {NULL, "", "", NULL}, *out, *part[2];
     if (!mirt__onnx_names(x, node, MIRT__ONNX_FIRST, all, &out)) return false;
+    const bool whole = size[0] % node->in[0]->shape.dim[1] == 0 && size[1] % node->in[0]->shape.dim[2] == 0;
+    if (!a->bilinear && !whole) return mirt__onnx_nearest(x, node, all[0], out);
     const char *shape = mirt__onnx_node(x, "Shape", NULL, all[0], NULL, NULL), *from = mirt__onnx_list(x, begin, 1);
     part[0] = mirt__onnx_node(x, "Slice", NULL, shape, from, mirt__onnx_list(x, end, 1));
     part[1] = mirt__onnx_list(x, size, 2);

@@ -26,8 +26,10 @@ typedef struct mirt__onnx_value {
 typedef struct mirt__onnx {
     mirt_model *model;
     mirt_onnx_desc desc;
-    mirt__graph graph; /* lowered for prediction; names are in its pool */
-    mirt_tensor *output[MIRT_MAX_OUTPUTS];
+    mirt__graph lowered, graph; /* for prediction; and with custom ops composed, whose pool has the names */
+    mirt_tensor *input[MIRT_MAX_INPUTS], *output[MIRT_MAX_OUTPUTS];
+    const char *end[MIRT_MAX_INPUTS + MIRT_MAX_OUTPUTS]; /* names of the model's inputs, then of its outputs */
+    int num_ends;            /* so far */
     mirt__onnx_value *value; /* by pass.index of a tensor */
     bool *taken;             /* by variable: its name is that of an initializer */
     mirt__text nodes, initializers, ends;
@@ -37,7 +39,10 @@ typedef struct mirt__onnx {
 
 /* --- messages.c --- */
 
-/* A name that no other value has, after the node's layer. NULL without memory. */
+/* Whether a weight, an input or an output has the name. */
+MIRT__LIB bool mirt__onnx_taken(const mirt__onnx *x, const char *name);
+/* A name that no other value has, after the node's layer. NULL, here and below, without memory: then nothing that is
+   written later counts. */
 MIRT__LIB const char *mirt__onnx_fresh(mirt__onnx *x);
 /* Writes a node with one output, and attributes between the two calls. An input that is left out is "". */
 MIRT__LIB size_t mirt__onnx_begin(mirt__onnx *x, const char *op, const char *const *in, int num_in, const char *out);
@@ -55,6 +60,10 @@ MIRT__LIB const char *mirt__onnx_convert(mirt__onnx *x, const char *in, mirt_dty
 /* Writes initializers and returns their name: one of `dtype`, a number of rank 0, a list of int64. */
 MIRT__LIB const char *mirt__onnx_tensor(mirt__onnx *x, const char *name, mirt_dtype dtype, const mirt_shape *shape,
                                         const void *data);
+/* One of a type that tensors here do not have. */
+typedef enum mirt__onnx_type { MIRT__ONNX_INT64 = 7, MIRT__ONNX_DOUBLE = 11 } mirt__onnx_type;
+MIRT__LIB const char *mirt__onnx_typed(mirt__onnx *x, mirt__onnx_type type, const mirt_shape *shape, const void *data,
+                                       size_t bytes);
 MIRT__LIB const char *mirt__onnx_number(mirt__onnx *x, double value);
 MIRT__LIB const char *mirt__onnx_list(mirt__onnx *x, const int64_t *value, int count);
 /* Writes an input (field 11 of a graph) or output (12) of the model. */
@@ -79,8 +88,10 @@ MIRT__LIB mirt_shape mirt__onnx_shape(const mirt_shape *shape, mirt__onnx_order 
 MIRT__LIB mirt__onnx_order mirt__onnx_end_order(const mirt__onnx *x, const mirt_tensor *t);
 /* The variable or constant of float32 whose values a tensor has, or NULL. */
 MIRT__LIB const mirt__node *mirt__onnx_leaf(const mirt_tensor *t);
-/* These values, to be freed; NULL without memory. */
-MIRT__LIB float *mirt__onnx_numbers(const mirt__onnx *x, const mirt_tensor *t);
+/* These values, to be freed. */
+MIRT__LIB float *mirt__onnx_numbers(mirt__onnx *x, const mirt_tensor *t);
+/* Values of a tensor of rank 4 in another order, to be freed. */
+MIRT__LIB float *mirt__onnx_moved(mirt__onnx *x, const mirt_shape *from, const float *data, mirt__onnx_order order);
 /* An initializer of float32 after the leaf `like`, whose name it takes if that is free. */
 MIRT__LIB const char *mirt__onnx_weight(mirt__onnx *x, const mirt__node *like, const mirt_shape *shape,
                                         const float *data);

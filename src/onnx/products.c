@@ -122,17 +122,10 @@ static void mirt__onnx_window(mirt__onnx *x, const mirt__attrs_window *w, const 
     if (!pools) mirt__onnx_int(x, "group", w->groups);
 }
 
-/* A kernel with the folded weights; it keeps its place among those of the file. */
 static const char *mirt__onnx_kernel(mirt__onnx *x, mirt_tensor *kernel, const mirt__onnx_product *p) {
     if (!p->folded) return mirt__onnx_get(x, kernel, MIRT__ONNX_KERNEL);
-    const int64_t *dim = kernel->shape.dim, taps = dim[0] * dim[1], in = dim[2], out = dim[3];
     const mirt_shape shape = mirt__onnx_shape(&kernel->shape, MIRT__ONNX_KERNEL);
-    float *moved = (float *)mirt__calloc((size_t)p->count, sizeof *moved);
-    for (int64_t t = 0; moved && t < taps; t++) {
-        for (int64_t i = 0; i < in; i++) {
-            for (int64_t o = 0; o < out; o++) moved[(o * in + i) * taps + t] = p->weights[(t * in + i) * out + o];
-        }
-    }
+    float *moved = mirt__onnx_moved(x, &kernel->shape, p->weights, MIRT__ONNX_KERNEL);
     const char *name = moved ? mirt__onnx_weight(x, mirt__onnx_leaf(kernel), &shape, moved) : NULL;
     mirt__free(moved);
     return name;
@@ -207,8 +200,8 @@ static const char *mirt__onnx_dense_weights(mirt__onnx *x, mirt_tensor *weights,
                      : mirt__onnx_matrix(x, weights);
 }
 
-/* With a bias: Gemm, which takes matrices alone. */
-static bool mirt__onnx_gemm(mirt__onnx *x, const mirt__node *node, const char *const *in, mirt_tensor *y) {
+/* Gemm takes matrices alone. */
+static void mirt__onnx_gemm(mirt__onnx *x, const mirt__node *node, const char *const *in, mirt_tensor *y) {
     const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
     const bool flat = y->shape.rank == 2;
     const char *out = flat ? mirt__onnx_set(x, y, MIRT__ONNX_OWN) : mirt__onnx_fresh(x);
@@ -219,7 +212,6 @@ static bool mirt__onnx_gemm(mirt__onnx *x, const mirt__node *node, const char *c
     if (!flat)
         mirt__onnx_node(x, "Reshape", mirt__onnx_set(x, y, MIRT__ONNX_OWN), out,
                         mirt__onnx_list(x, y->shape.dim, y->shape.rank), NULL);
-    return true;
 }
 
 MIRT__LIB bool mirt__onnx_matmul(mirt__onnx *x, const mirt__node *node) {
@@ -230,14 +222,16 @@ MIRT__LIB bool mirt__onnx_matmul(mirt__onnx *x, const mirt__node *node) {
     if (!in[0]) return false;
     if (transposed || weights->shape.rank != 2) {
         in[1] = mirt__onnx_matrix(x, weights);
-        return in[1] && mirt__onnx_gemm(x, node, in, y);
+        mirt__onnx_gemm(x, node, in, y);
+        return in[1] != NULL;
     }
     if (!mirt__onnx_product_begin(x, weights, weights->shape.dim[1], &p)) return false;
     y = mirt__onnx_take_readers(x, y, &p);
     if (y) in[1] = mirt__onnx_dense_weights(x, weights, &p);
     if (in[1]) in[2] = mirt__onnx_bias(x, &p);
     mirt__onnx_product_free(&p);
-    return in[1] && mirt__onnx_gemm(x, node, in, y);
+    if (in[1]) mirt__onnx_gemm(x, node, in, y);
+    return in[1] != NULL;
 }
 
 /* >>normalizations */
@@ -246,6 +240,7 @@ MIRT__LIB bool mirt__onnx_matmul(mirt__onnx *x, const mirt__node *node) {
 static const char *mirt__onnx_filled(mirt__onnx *x, const mirt_shape *shape, float value) {
     const int64_t count = mirt__shape_count(shape);
     float *all = (float *)mirt__calloc((size_t)count, sizeof *all);
+    if (!all) x->initializers.failed = true;
     for (int64_t i = 0; all && i < count; i++) all[i] = value;
     const char *name = all ? mirt__onnx_tensor(x, NULL, MIRT_FLOAT32, shape, all) : NULL;
     mirt__free(all);

@@ -14,69 +14,110 @@ enum {
 
 /* >>the graph */
 
-/* What a custom op is made of, as its class says. */
+/* What a custom op is made of, as its class says. The model keeps still meanwhile. */
 static mirt_tensor *mirt__onnx_compose(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in) {
     const mirt__attrs_data *own = MIRT__OF(&node->a, data);
     const mirt_op_class *op = own->user_op;
+    const mirt_shape *wanted = &node->out[0]->shape;
     mirt_tensor *y = NULL;
-    char got[96], wanted[96];
+    char is[96], should[96];
     if (!op->compose) return NULL;
+    mirt__hold(graph->root);
     {
         MIRT__OUTSIDE;
         y = op->compose(in, node->num_in, own->data, op->user);
     }
+    mirt__let_go(graph->root);
     if (graph->status != MIRT_OK) return NULL;
-    if (y && y->node->graph == graph && mirt__shape_equal(&y->shape, &node->out[0]->shape) && y->dtype == MIRT_FLOAT32)
-        return y;
-    mirt__fail(MIRT_E_CALLBACK, "mirt_save_onnx: compose of %s returned %s; it should be %s of float32", op->name,
-               y ? mirt__shape_text(&y->shape, got) : "NULL", mirt__shape_text(&node->out[0]->shape, wanted));
+    if (y && y->node->graph == graph && mirt__shape_equal(&y->shape, wanted) && y->dtype == MIRT_FLOAT32) return y;
+    if (!y || y->node->graph != graph)
+        mirt__fail(MIRT_E_CALLBACK, "mirt_save_onnx: compose of %s returned %s", op->name,
+                   y ? "a tensor that it did not make of those that it got" : "NULL");
+    else
+        mirt__fail(MIRT_E_CALLBACK, "mirt_save_onnx: compose of %s returned %s of %s; it should be %s of float32",
+                   op->name, mirt__dtype_name(y->dtype), mirt__shape_text(&y->shape, is),
+                   mirt__shape_text(wanted, should));
     mirt__graph_poison(graph);
     return NULL;
 }
 
-static bool mirt__onnx_lower(mirt__onnx *x) {
-    mirt_model *model = x->model;
-    mirt_tensor *in[MIRT_MAX_INPUTS], *keep[MIRT_MAX_OUTPUTS + MIRT_MAX_INPUTS];
-    mirt__copying c;
-    mirt__mode mode;
-    memset(&c, 0, sizeof c);
-    memset(&mode, 0, sizeof mode);
-    mirt__graph_init(&x->graph, NULL, mirt__ops());
-    for (int i = 0; i < model->num_inputs; i++) {
-        if (!(in[i] = mirt__input_op(&x->graph, i, model->input[i]->dtype, &model->input[i]->shape))) return false;
+/* Copies what the outputs depend on into an empty graph, whose tensors `in` and `out` then are. */
+static bool mirt__onnx_copy(mirt__onnx *x, mirt__graph *to, mirt__copying *c, mirt_tensor **in, mirt_tensor **out) {
+    const mirt_tensor *from[MIRT_MAX_INPUTS];
+    mirt__graph_init(to, NULL, mirt__ops());
+    to->root = mirt__root(x->model, NULL);
+    to->hold = mirt__hold;
+    to->let_go = mirt__let_go;
+    for (int i = 0; i < x->model->num_inputs; i++) {
+        from[i] = in[i];
+        if (!(in[i] = mirt__input_op(to, i, in[i]->dtype, &in[i]->shape))) return false;
     }
-    c.source = &model->graph;
-    c.replaced = (const mirt_tensor *const *)model->input;
-    c.replacement = in;
-    c.num_replaced = model->num_inputs;
-    c.mode = &mode;
-    c.compose = mirt__onnx_compose;
+    c->replaced = from;
+    c->replacement = in;
+    c->num_replaced = x->model->num_inputs;
+    return mirt__graph_copy(to, c, out, x->model->num_outputs);
+}
+
+/* The model's graph as it predicts. Code of the user runs in a second copy, when the model's own graph is done with. */
+static bool mirt__onnx_lower(mirt__onnx *x) {
+    const mirt_model *model = x->model;
+    mirt_tensor *keep[MIRT_MAX_OUTPUTS + MIRT_MAX_INPUTS];
+    mirt__copying lowering, composing;
+    mirt__mode mode;
+    memset(&lowering, 0, sizeof lowering);
+    memset(&composing, 0, sizeof composing);
+    memset(&mode, 0, sizeof mode);
+    lowering.source = &model->graph;
+    lowering.mode = &mode;
+    composing.source = &x->lowered;
+    composing.compose = mirt__onnx_compose;
+    memcpy(x->input, model->input, sizeof x->input);
     memcpy(x->output, model->output, sizeof x->output);
-    if (!mirt__graph_copy(&x->graph, &c, x->output, model->num_outputs)) return false;
+    if (!mirt__onnx_copy(x, &x->lowered, &lowering, x->input, x->output) ||
+        !mirt__onnx_copy(x, &x->graph, &composing, x->input, x->output))
+        return false;
     memcpy(keep, x->output, (size_t)model->num_outputs * sizeof *keep);
-    memcpy(keep + model->num_outputs, in, (size_t)model->num_inputs * sizeof *in); /* also those that nothing reads */
+    memcpy(keep + model->num_outputs, x->input, (size_t)model->num_inputs * sizeof *keep); /* also those nobody reads */
     mirt__graph_prune(&x->graph, keep, model->num_outputs + model->num_inputs);
     return true;
 }
 
-/* The layer that makes a tensor of the model, or NULL. */
+/* >>names of inputs and outputs */
+
+/* The layer whose output a tensor of the model is, or, as in views, that made it; or NULL. */
 static const char *mirt__onnx_layer_of(const mirt_model *model, const mirt_tensor *t) {
     for (int i = model->num_layers - 1; i >= 0; i--) {
-        for (int k = 0; k < model->layer[i]->num_out; k++) {
-            if (model->layer[i]->out[k] == t && k == 0) return model->layer[i]->name;
-        }
+        if (model->layer[i]->out[0] == t) return model->layer[i]->name;
     }
-    return NULL;
+    return t->node->name;
 }
 
-/* Names of the model's inputs and outputs, no two alike. */
-static const char *mirt__onnx_end_name(mirt__onnx *x, const mirt_tensor *t, const char *kind, int number) {
-    const char *layer = mirt__onnx_layer_of(x->model, t);
-    bool free = layer != NULL;
-    for (int i = 0; i < x->model->num_inputs && free; i++) free = strcmp(kind, "input") == 0 || x->model->input[i] != t;
-    for (int i = 0; i < number && free; i++) free = strcmp(kind, "output") != 0 || x->model->output[i] != t;
-    return free ? mirt__pool_strdup(&x->graph.pool, layer) : mirt__pool_print(&x->graph.pool, "%s/%d", kind, number);
+/* A layer's name, or the kind of end and its number, unless another end or a weight has it. */
+static bool mirt__onnx_name_end(mirt__onnx *x, const char *layer, const char *kind, int number) {
+    const char *name = layer ? mirt__pool_strdup(&x->graph.pool, layer) : NULL;
+    if (!layer || (name && mirt__onnx_taken(x, name))) name = mirt__pool_print(&x->graph.pool, "%s/%d", kind, number);
+    while (name && mirt__onnx_taken(x, name)) name = mirt__pool_print(&x->graph.pool, "%s/%s", kind, name);
+    x->end[x->num_ends] = name;
+    if (name) x->num_ends++;
+    return name != NULL;
 }
+
+static bool mirt__onnx_name_ends(mirt__onnx *x) {
+    const mirt_model *model = x->model, *owner = model->is_view ? model->owner : model;
+    for (int i = 0; i < model->num_inputs; i++) {
+        if (!mirt__onnx_name_end(x, mirt__onnx_layer_of(owner, owner->input[i]), "input", i)) return false;
+    }
+    for (int i = 0; i < model->num_outputs; i++) {
+        if (!mirt__onnx_name_end(x, mirt__onnx_layer_of(model, model->output[i]), "output", i)) return false;
+    }
+    return true;
+}
+
+static const char *mirt__onnx_output_name(const mirt__onnx *x, int output) {
+    return x->end[x->model->num_inputs + output];
+}
+
+/* >>nodes */
 
 /* Numbers the tensors; finds those that one node alone reads. */
 static bool mirt__onnx_number_tensors(mirt__onnx *x) {
@@ -136,24 +177,14 @@ static bool mirt__onnx_write_nodes(mirt__onnx *x) {
     return true;
 }
 
-static bool mirt__onnx_write_inputs(mirt__onnx *x) {
-    for (int i = 0; i < x->graph.count; i++) {
-        const mirt__node *node = x->graph.node[i];
-        if (!mirt__is_input(node)) continue;
-        const mirt_tensor *t = node->out[0], *of = x->model->input[node->a.index];
-        const mirt__onnx_order order = mirt__onnx_end_order(x, t);
-        const char *name = mirt__onnx_end_name(x, of, "input", node->a.index);
-        if (!name) return false;
-        mirt__onnx_value_of(x, t)->name[order] = name;
-        mirt__onnx_write_end(x, MIRT__GRAPH_INPUT, name, t, order);
+static void mirt__onnx_write_inputs(mirt__onnx *x) {
+    for (int i = 0; i < x->model->num_inputs; i++) {
+        const mirt__onnx_order order = mirt__onnx_end_order(x, x->input[i]);
+        mirt__onnx_value_of(x, x->input[i])->name[order] = x->end[i];
+        mirt__onnx_write_end(x, MIRT__GRAPH_INPUT, x->end[i], x->input[i], order);
     }
-    for (int i = 0; i < x->model->num_outputs; i++) {
-        mirt__onnx_value *v = mirt__onnx_value_of(x, x->output[i]);
-        const char *name = mirt__onnx_end_name(x, x->model->output[i], "output", i);
-        if (!name) return false;
-        if (!v->output) v->output = name;
-    }
-    return true;
+    for (int i = x->model->num_outputs - 1; i >= 0; i--)
+        mirt__onnx_value_of(x, x->output[i])->output = mirt__onnx_output_name(x, i);
 }
 
 /* Outputs that are inputs, weights, or one tensor under two names are copies. */
@@ -161,8 +192,7 @@ static bool mirt__onnx_write_outputs(mirt__onnx *x) {
     for (int i = 0; i < x->model->num_outputs; i++) {
         mirt_tensor *t = x->output[i];
         const mirt__onnx_order order = mirt__onnx_end_order(x, t);
-        const char *name = mirt__onnx_end_name(x, x->model->output[i], "output", i);
-        const char *have = name ? mirt__onnx_get(x, t, order) : NULL;
+        const char *name = mirt__onnx_output_name(x, i), *have = mirt__onnx_get(x, t, order);
         if (!have) return false;
         if (strcmp(have, name) != 0) mirt__onnx_node(x, "Identity", name, have, NULL, NULL);
         mirt__onnx_write_end(x, MIRT__GRAPH_OUTPUT, name, t, order);
@@ -230,9 +260,11 @@ static mirt_status mirt__onnx_store(mirt__onnx *x, const char *path) {
 }
 
 static mirt_status mirt__onnx_write(mirt__onnx *x, const char *path) {
-    const bool good = mirt__onnx_lower(x) && mirt__onnx_number_tensors(x) && mirt__onnx_write_inputs(x) &&
-                      mirt__onnx_write_nodes(x) && mirt__onnx_write_outputs(x);
-    return good ? mirt__onnx_store(x, path) : mirt_last_status();
+    if (!mirt__onnx_lower(x) || !mirt__onnx_number_tensors(x) || !mirt__onnx_name_ends(x)) return mirt_last_status();
+    mirt__onnx_write_inputs(x);
+    if (!mirt__onnx_write_nodes(x) || !mirt__onnx_write_outputs(x) || mirt__usable(x->model->strategy) != MIRT_OK)
+        return mirt_last_status();
+    return mirt__writes_files(x->model->strategy) ? mirt__onnx_store(x, path) : MIRT_OK;
 }
 
 MIRT_API mirt_status mirt_save_onnx(mirt_model *model, const char *path, const mirt_onnx_desc *desc) {
@@ -243,7 +275,6 @@ MIRT_API mirt_status mirt_save_onnx(mirt_model *model, const char *path, const m
     if (!model->num_outputs)
         return mirt__fail(MIRT_E_STATE, "mirt_save_onnx: %s has no outputs yet: mirt_model_output", model->name);
     if (mirt__model_materialize(model) != MIRT_OK) return mirt_last_status();
-    if (!mirt__writes_files(model->strategy)) return MIRT_OK;
     memset(&x, 0, sizeof x);
     x.model = model;
     if (desc) x.desc = *desc;
@@ -254,5 +285,6 @@ MIRT_API mirt_status mirt_save_onnx(mirt_model *model, const char *path, const m
     mirt__free(x.value);
     mirt__free(x.taken);
     mirt__graph_free(&x.graph);
+    mirt__graph_free(&x.lowered);
     return status;
 }

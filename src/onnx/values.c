@@ -42,14 +42,36 @@ MIRT__LIB const mirt__node *mirt__onnx_leaf(const mirt_tensor *t) {
     return leaf && t->dtype == MIRT_FLOAT32 ? node : NULL;
 }
 
-MIRT__LIB float *mirt__onnx_numbers(const mirt__onnx *x, const mirt_tensor *t) {
+MIRT__LIB float *mirt__onnx_numbers(mirt__onnx *x, const mirt_tensor *t) {
     const mirt__node *leaf = mirt__onnx_leaf(t);
     const int64_t count = mirt__shape_count(&t->shape);
     const mirt__real *from = mirt__is_variable(leaf) ? mirt__weight_at(x->model, leaf->a.index)
                                                      : (const mirt__real *)MIRT__OF(&leaf->a, data)->data;
     float *out = (float *)mirt__calloc((size_t)count, sizeof *out);
     for (int64_t i = 0; out && i < count; i++) out[i] = (float)from[i];
+    if (!out) x->initializers.failed = true;
     return out;
+}
+
+MIRT__LIB float *mirt__onnx_moved(mirt__onnx *x, const mirt_shape *from, const float *data, mirt__onnx_order order) {
+    const mirt_shape to = mirt__onnx_shape(from, order);
+    const int *axis = mirt__onnx_from[order];
+    float *moved = (float *)mirt__calloc((size_t)mirt__shape_count(from), sizeof *moved);
+    int64_t step[4] = {0, 0, 0, 1}, at[4], out = 0;
+    if (!moved) return x->initializers.failed = true, moved;
+    for (int i = 2; i >= 0; i--) step[i] = step[i + 1] * from->dim[i + 1];
+    for (at[0] = 0; at[0] < to.dim[0]; at[0]++) {
+        for (at[1] = 0; at[1] < to.dim[1]; at[1]++) {
+            for (at[2] = 0; at[2] < to.dim[2]; at[2]++) {
+                for (at[3] = 0; at[3] < to.dim[3]; at[3]++) {
+                    int64_t place = 0;
+                    for (int i = 0; i < 4; i++) place += at[i] * step[axis[i]];
+                    moved[out++] = data[place];
+                }
+            }
+        }
+    }
+    return moved;
 }
 
 MIRT__LIB const char *mirt__onnx_weight(mirt__onnx *x, const mirt__node *like, const mirt_shape *shape,
@@ -65,24 +87,11 @@ MIRT__LIB const char *mirt__onnx_weight(mirt__onnx *x, const mirt__node *like, c
 /* A leaf's numbers with their axes in that order. */
 static const char *mirt__onnx_write_leaf(mirt__onnx *x, const mirt_tensor *t, mirt__onnx_order order) {
     const mirt_shape to = mirt__onnx_shape(&t->shape, order);
-    const mirt_shape *from = &t->shape;
-    const int *axis = mirt__onnx_from[order];
-    const char *name = NULL;
-    float *data = mirt__onnx_numbers(x, t), *moved = data;
-    if (data && order != MIRT__ONNX_OWN && (moved = (float *)mirt__calloc((size_t)mirt__shape_count(from), 4))) {
-        int64_t step[4] = {0, 0, 0, 1}, out = 0, at[4];
-        for (int i = 2; i >= 0; i--) step[i] = step[i + 1] * from->dim[i + 1];
-        for (at[0] = 0; at[0] < to.dim[0]; at[0]++)
-            for (at[1] = 0; at[1] < to.dim[1]; at[1]++)
-                for (at[2] = 0; at[2] < to.dim[2]; at[2]++)
-                    for (at[3] = 0; at[3] < to.dim[3]; at[3]++) {
-                        int64_t place = 0;
-                        for (int i = 0; i < 4; i++) place += at[i] * step[axis[i]];
-                        moved[out++] = data[place];
-                    }
-    }
-    if (moved) name = mirt__onnx_weight(x, mirt__onnx_leaf(t), &to, moved);
-    if (moved != data) mirt__free(moved);
+    float *data = mirt__onnx_numbers(x, t), *moved = NULL;
+    if (data && order != MIRT__ONNX_OWN) moved = mirt__onnx_moved(x, &t->shape, data, order);
+    const bool good = data && (moved || order == MIRT__ONNX_OWN);
+    const char *name = good ? mirt__onnx_weight(x, mirt__onnx_leaf(t), &to, moved ? moved : data) : NULL;
+    mirt__free(moved);
     mirt__free(data);
     return name;
 }

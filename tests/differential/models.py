@@ -104,7 +104,7 @@ class Model(Case):
                 labels, weights = self.data["y"][number], self.data["weights"]
                 complaints.append(metrics.complaint(results, name, m, out["loss"], labels, predictions, weights))
         layers = [out["layer"] for out in self.spec["outputs"]]
-        complaints += onnx_side.complaints(directory, self.data["x"], layers, results)
+        complaints += onnx_side.complaints(directory, self.text, self.data["x"], layers, results)
         expected = set(self.want) | {self.log_name(o, m) for o in self.spec["outputs"] for m in self.metrics_of(o)}
         if set(results) != expected:
             complaints.append("results are not the expected ones: %s" % ", ".join(sorted(set(results) ^ expected)))
