@@ -7,6 +7,7 @@
 # make sanitize      the tests under ASan and UBSan (make asan), and under TSan (make tsan)
 # make coverage      lines and branches of src/ that the tests reach; needs gcc, gcov and python3
 # make matrix        all compilers and languages, exported symbols, builds without parts of the library
+# make cross         compiles for macOS, FreeBSD and musl with zig (pip install ziglang)
 # make test-arm64    the kernels and operations for arm64, emulated
 # make test-long     what takes too long for every change; wants an idle machine, as it measures
 # make test-busy     make test while other processes keep the cores busy (RUNS times, 5) and with every wake-up of a
@@ -234,7 +235,7 @@ test-long:
 	@MPI=tcp LAYOUTS="2:1 3:2 5:1 4:1:3,1,2,2" tests/run -t 3600 tests/check_layouts.sh
 	@MPI=mpich LAYOUTS="1:1 1:2 2:1 2:2 3:1 3:2 4:1 4:2 5:1 5:2 4:1:3,1,2,2 2:2:1,3" tests/run -t 3600 tests/check_layouts.sh
 	@$(MAKE) --no-print-directory asan tsan matrix
-	@$(MAKE) --no-print-directory memcheck
+	@$(MAKE) --no-print-directory memcheck cross
 	@WHOLE=1 tests/run -t 3600 tests/run_snippets
 	@CUDA_SECONDS=180 QUICK=1 tests/run -t 3600 tests/check_cuda.sh
 	@$(MAKE) --no-print-directory differential
@@ -288,7 +289,10 @@ matrix:
 
 # QUICK=1: three of them with the whole library.
 examples:
-	@QUICK="$(QUICK)" tests/run -t 900 tests/check_examples.sh tests/check_packages.sh
+	@QUICK="$(QUICK)" tests/run -t 900 tests/check_examples.sh tests/check_packages.sh tests/check_cross.sh
+
+cross:
+	@tests/run -t 3600 tests/check_cross.sh
 
 test-arm64:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(ARM64_TESTS:%=build/arm64/%)
@@ -399,7 +403,7 @@ include packaging/install.mk
 clean:
 	rm -rf build
 
-.PHONY: FORCE all onnx-test mpi cuda cuda-speed header check-header test kill-test smoke-test test-long test-busy test-layouts \
+.PHONY: FORCE all onnx-test cross mpi cuda cuda-speed header check-header test kill-test smoke-test test-long test-busy test-layouts \
 	sanitize asan tsan coverage matrix examples test-arm64 fuzz fuzz-planted fuzz-merge fuzz-coverage memcheck \
 	mutants parity differential differential-planted accuracy accuracy-photos convert-test same-bits bench bench-imagenet \
 	install uninstall symbols \

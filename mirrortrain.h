@@ -451,8 +451,9 @@
 #endif
 
 /* Training in several processes is compiled by MPI's compiler (mpicc), which finds <mpi.h>, and where MIRRORTRAIN_MPI
-   or MIRRORTRAIN_TCP is defined. Other programs train alone. */
-#if !defined(MIRRORTRAIN_MPI) && !defined(MIRRORTRAIN_TCP) && !defined(MIRRORTRAIN_SPLIT_BUILD)
+   or MIRRORTRAIN_TCP is defined. Other programs train alone; without weak symbols they hold the rest, too, as it is
+   called from places that are never reached. */
+#if !defined(MIRRORTRAIN_MPI) && !defined(MIRRORTRAIN_TCP) && !defined(MIRRORTRAIN_SPLIT_BUILD) && defined(__ELF__)
 #define MIRT__ALONE
 #ifdef __has_include
 #if __has_include(<mpi.h>)
@@ -464,11 +465,14 @@
 #define MIRT__ALONE
 #endif
 
-/* Functions that a program may lack. */
+/* Functions that a program may lack, and what they return: NULL where they are not there. Linkers that know no weak
+   symbols find them, or fail. */
 #if defined(__GNUC__) && defined(__ELF__)
 #define MIRT__WEAK __attribute__((weak))
+#define MIRT__IF_FOUND(function) ((function) ? (function)() : NULL)
 #else
 #define MIRT__WEAK
+#define MIRT__IF_FOUND(function) (function)()
 #endif
 
 #include <stdbool.h>
@@ -19641,7 +19645,7 @@ MIRT__LIB const mirt__host *mirt__backend_host(void) {
 /* NULL: this program is built without one. */
 static const mirt__backend *mirt__backend_get(void) {
 #if defined(__ELF__) || defined(MIRRORTRAIN_CUDA)
-    const mirt__backend *backend = mirt__cuda_backend ? mirt__cuda_backend() : NULL;
+    const mirt__backend *backend = MIRT__IF_FOUND(mirt__cuda_backend);
     return backend && backend->version == MIRT__BACKEND_VERSION ? backend : NULL;
 #else
     return NULL;
@@ -39433,10 +39437,10 @@ MIRT__LIB mirt_status mirt__peers_average(mirt_strategy *s, mirt__real *value, i
 
 static const mirt__engine *mirt__engine_here(const mirt_launch *launch) {
 #if defined(__ELF__) || defined(MIRRORTRAIN_MPI)
-    if (launch->mpi || launch->processes == 1) return mirt__mpi_engine ? mirt__mpi_engine() : NULL;
+    if (launch->mpi || launch->processes == 1) return MIRT__IF_FOUND(mirt__mpi_engine);
 #endif
 #if defined(__ELF__) || defined(MIRRORTRAIN_TCP)
-    if (!launch->mpi && launch->processes > 1) return mirt__tcp_engine ? mirt__tcp_engine() : NULL;
+    if (!launch->mpi && launch->processes > 1) return MIRT__IF_FOUND(mirt__tcp_engine);
 #endif
     (void)launch;
     return NULL;
@@ -57187,7 +57191,7 @@ static bool mirt__onnx_lower(mirt__onnx *x) {
 
 /* >>names of inputs and outputs */
 
-/* The layer whose output a tensor of the model is, or NULL. A view has no layers but inputs. */
+/* The layer whose output a tensor of the model is, or, as in views, that made it; or NULL. */
 static const char *mirt__onnx_layer_of(const mirt_model *model, const mirt_tensor *t) {
     for (int i = model->num_layers - 1; i >= 0; i--) {
         if (model->layer[i]->out[0] == t) return model->layer[i]->name;

@@ -1,5 +1,5 @@
 /* mirrortrain bench: speed, memory and time per operation of a network. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "parallelism.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Opens what several commands need: a strategy, a model, data. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "cli.h"
 
 #include <stdio.h>

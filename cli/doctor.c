@@ -1,5 +1,5 @@
 /* mirrortrain doctor: checks whether this machine is ready for a run. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "scaling.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 /* Processes that a launcher started together, and the engine that connects them. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #define MIRRORTRAIN_BACKEND
 #include "cli.h"
 

@@ -1,5 +1,5 @@
 /* The engine of TCP, which scaling limits. The library looks for the name that mirrortrain_tcp.c defines. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #define mirt__tcp_engine whole_tcp_engine
 #include "../mirrortrain_tcp.c"
 #undef mirt__tcp_engine

@@ -1,5 +1,5 @@
 /* mirrortrain fit and mirrortrain evaluate. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "cli.h"
 
 #include <math.h>

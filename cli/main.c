@@ -1,5 +1,5 @@
 /* The program mirrortrain: selects the command named on the command line. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "cli.h"
 
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* Photographs for fit and evaluate, and networks with a new head for them. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "cli.h"
 
 #include <dirent.h>

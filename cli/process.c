@@ -1,5 +1,5 @@
 /* Starts this program again as a child process, with more flags. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "cli.h"
 
 #include <errno.h>

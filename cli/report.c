@@ -1,5 +1,5 @@
 /* mirrortrain report: writes the log of a run as one self-contained page, or compares several. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "cli.h"
 #include "report.h"
 

@@ -1,5 +1,5 @@
 /* mirrortrain report DIR DIR...: one page that compares several runs. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "cli.h"
 #include "report.h"
 

@@ -1,5 +1,5 @@
 /* The curves of a run, and its table of epochs. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "cli.h"
 #include "report.h"
 

@@ -1,5 +1,5 @@
 /* What every page has: style sheet, script, head and foot. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "cli.h"
 #include "report.h"
 

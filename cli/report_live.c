@@ -1,5 +1,5 @@
 /* Writes the page of a run again and again while fit trains. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "cli.h"
 #include "report.h"
 

@@ -1,5 +1,5 @@
 /* Reads the log of a run: one JSON value per line. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "cli.h"
 #include "report.h"
 

@@ -1,5 +1,5 @@
 /* Logs a run's confusion matrix and sample predictions for its validation images. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "cli.h"
 
 #include <errno.h>

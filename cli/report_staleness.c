@@ -1,5 +1,5 @@
 /* The report's section about parameter servers. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "report.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* The report's section about what devices did over time. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "cli.h"
 #include "report.h"
 

@@ -1,5 +1,5 @@
 /* Words and numbers of a log as a page shows them. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "cli.h"
 #include "report.h"
 

@@ -1,5 +1,5 @@
 /* The directory of a run: checkpoints, logs and resuming. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "cli.h"
 
 #include <dirent.h>

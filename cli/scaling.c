@@ -1,5 +1,5 @@
 /* mirrortrain scaling: speed-up by devices, batch sizes and prefetching, and its bottlenecks. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "scaling.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* The first processes of those that a launcher started, as a group of their own. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #define MIRRORTRAIN_BACKEND
 #include "scaling.h"
 

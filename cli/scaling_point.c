@@ -1,5 +1,5 @@
 /* One point of mirrortrain scaling: trains for a while and measures. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "scaling.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* mirrortrain scaling --predict: measures a step here and prints what the model makes of it. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "scaling.h"
 
 #include <math.h>

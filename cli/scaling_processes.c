@@ -1,5 +1,5 @@
 /* mirrortrain scaling under mpirun: speed-up by processes. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "scaling.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Proposes shares for processes of different speeds. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "scaling.h"
 
 #include <math.h>

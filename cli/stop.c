@@ -1,5 +1,5 @@
 /* Ctrl-C and signals: a fit finishes its step before it ends. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "cli.h"
 
 #include <errno.h>

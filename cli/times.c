@@ -1,5 +1,5 @@
 /* Reading the clock, and ordering times. */
-#define _POSIX_C_SOURCE 200809L
+#include "posix.h"
 #include "cli.h"
 
 #include <time.h>

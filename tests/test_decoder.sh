@@ -18,10 +18,11 @@ hide_stb() {
 hide_stb
 
 # make: a project of one object, with this Makefile.
-mkdir -p "$tmp/project/tests/sim" "$tmp/project/tests/gpu" "$tmp/project/src" "$tmp/stb"
+mkdir -p "$tmp/project/tests/sim" "$tmp/project/tests/gpu" "$tmp/project/packaging" "$tmp/project/src" "$tmp/stb"
 cp Makefile "$tmp/project/"
 cp tests/sim/sim.mk "$tmp/project/tests/sim/"
 cp tests/gpu/gpu.mk "$tmp/project/tests/gpu/"
+cp packaging/install.mk "$tmp/project/packaging/"
 : >"$tmp/project/src/FILES"
 : >"$tmp/project/mirrortrain.h"
 cat >"$tmp/project/mirrortrain.c" <<'C'

@@ -73,9 +73,9 @@ pkill -f "build/gpu/nccl_pair" 2>/dev/null
 # Without -arch nvcc compiles for an old GPU, and the driver once more at the start of the program.
 cat "$root"/README.md "$root"/docs/*.md "$root"/src/manual.txt "$root"/examples/*.c "$root"/examples/*.cpp |
     tr '\n' ' ' |
-    grep -oE 'nvcc (-[^ ]* )*[^ ]+\.(c|cu|cpp) ' >"$tmp/out"
-check "documented commands of nvcc name the GPU's architecture: $(grep -c . "$tmp/out")" \
-    sh -c "grep -q . '$tmp/out' && ! grep -v -e -arch= '$tmp/out'"
+    grep -oE 'nvcc (-[^ ]* )*[^ ]+\.(c|cu|cpp) ' >"$tmp/commands"
+check "documented commands of nvcc name the GPU's architecture: $(grep -c . "$tmp/commands")" \
+    sh -c "grep -q . '$tmp/commands' && ! grep -v -e -arch= '$tmp/commands'"
 
 # Objects that were made elsewhere serve as they are, until the flags for the libraries change.
 mkdir "$tmp/links" && cd "$tmp/links" || exit 2

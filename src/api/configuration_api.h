@@ -43,8 +43,9 @@
 #endif
 
 /* Training in several processes is compiled by MPI's compiler (mpicc), which finds <mpi.h>, and where MIRRORTRAIN_MPI
-   or MIRRORTRAIN_TCP is defined. Other programs train alone. */
-#if !defined(MIRRORTRAIN_MPI) && !defined(MIRRORTRAIN_TCP) && !defined(MIRRORTRAIN_SPLIT_BUILD)
+   or MIRRORTRAIN_TCP is defined. Other programs train alone; without weak symbols they hold the rest, too, as it is
+   called from places that are never reached. */
+#if !defined(MIRRORTRAIN_MPI) && !defined(MIRRORTRAIN_TCP) && !defined(MIRRORTRAIN_SPLIT_BUILD) && defined(__ELF__)
 #define MIRT__ALONE
 #ifdef __has_include
 #if __has_include(<mpi.h>)
@@ -56,11 +57,14 @@
 #define MIRT__ALONE
 #endif
 
-/* Functions that a program may lack. */
+/* Functions that a program may lack, and what they return: NULL where they are not there. Linkers that know no weak
+   symbols find them, or fail. */
 #if defined(__GNUC__) && defined(__ELF__)
 #define MIRT__WEAK __attribute__((weak))
+#define MIRT__IF_FOUND(function) ((function) ? (function)() : NULL)
 #else
 #define MIRT__WEAK
+#define MIRT__IF_FOUND(function) (function)()
 #endif
 
 #include <stdbool.h>

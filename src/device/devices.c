@@ -10,7 +10,7 @@ MIRT__LIB const mirt__host *mirt__backend_host(void) {
 /* NULL: this program is built without one. */
 static const mirt__backend *mirt__backend_get(void) {
 #if defined(__ELF__) || defined(MIRRORTRAIN_CUDA)
-    const mirt__backend *backend = mirt__cuda_backend ? mirt__cuda_backend() : NULL;
+    const mirt__backend *backend = MIRT__IF_FOUND(mirt__cuda_backend);
     return backend && backend->version == MIRT__BACKEND_VERSION ? backend : NULL;
 #else
     return NULL;

@@ -5,10 +5,10 @@
 
 static const mirt__engine *mirt__engine_here(const mirt_launch *launch) {
 #if defined(__ELF__) || defined(MIRRORTRAIN_MPI)
-    if (launch->mpi || launch->processes == 1) return mirt__mpi_engine ? mirt__mpi_engine() : NULL;
+    if (launch->mpi || launch->processes == 1) return MIRT__IF_FOUND(mirt__mpi_engine);
 #endif
 #if defined(__ELF__) || defined(MIRRORTRAIN_TCP)
-    if (!launch->mpi && launch->processes > 1) return mirt__tcp_engine ? mirt__tcp_engine() : NULL;
+    if (!launch->mpi && launch->processes > 1) return MIRT__IF_FOUND(mirt__tcp_engine);
 #endif
     (void)launch;
     return NULL;
