@@ -56659,8 +56659,8 @@ MIRT__LIB bool mirt__onnx_pad(mirt__onnx *x, const mirt__node *node) {
 
 static const char *mirt__onnx_integer(mirt__onnx *x, int64_t value) {
     const mirt_shape number = mirt_make_shape(0, 0, 0, 0, 0, 0);
-    const int32_t small = (int32_t)value;
-    return mirt__onnx_tensor(x, NULL, MIRT_INT32, &number, &small);
+    const int32_t narrow = (int32_t)value;
+    return mirt__onnx_tensor(x, NULL, MIRT_INT32, &number, &narrow);
 }
 
 /* An index as int32. */
