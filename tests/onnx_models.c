@@ -3,6 +3,7 @@
    NETWORKS: "mnist:28 mobilenet_v2:32 ..." (name and size) in place of op_cases.h and the small models below. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
+#include "layer_util.h"
 #include "op_cases.h"
 
 #include <stdio.h>
@@ -127,37 +128,15 @@ static void save_case(mirt_strategy *s, const op_case *c) {
 
 /* >>small models */
 
-#define ZEROED(type, name) \
-    type name; \
-    memset(&name, 0, sizeof name)
-
-static mirt_conv2d_desc filters(int count, int kh, int kw, int stride, mirt_padding padding) {
-    ZEROED(mirt_conv2d_desc, d);
-    d.filters = count;
-    d.kernel[0] = kh;
-    d.kernel[1] = kw;
-    d.strides[0] = stride;
-    d.padding = padding;
-    return d;
-}
-
-static mirt_tensor *dense(mirt_tensor *x, int units, mirt_activation_kind activation, bool no_bias) {
-    ZEROED(mirt_dense_desc, d);
-    d.units = units;
-    d.activation = activation;
-    d.no_bias = no_bias;
-    return mirt_dense(x, &d);
-}
-
 static mirt_tensor *normalized(mirt_tensor *x, int count, int kernel, int stride, mirt_activation_kind activation) {
-    mirt_conv2d_desc d = filters(count, kernel, kernel, stride, MIRT_SAME);
+    mirt_conv2d_desc d = conv(count, kernel, kernel, stride, MIRT_SAME);
     d.no_bias = true;
     return mirt_activation(mirt_batch_norm(mirt_conv2d(x, &d), NULL), activation);
 }
 
 static mirt_tensor *gated(mirt_tensor *x, int channels) {
     mirt_tensor *s = mirt_reshape_layer(mirt_global_average_pool2d(x), MIRT_SHAPE(1, 1, channels));
-    mirt_conv2d_desc less = filters(2, 1, 1, 1, MIRT_VALID), more = filters(channels, 1, 1, 1, MIRT_VALID);
+    mirt_conv2d_desc less = conv(2, 1, 1, 1, MIRT_VALID), more = conv(channels, 1, 1, 1, MIRT_VALID);
     less.activation = MIRT_SILU;
     more.activation = MIRT_SIGMOID;
     return mirt_multiply(x, mirt_conv2d(mirt_conv2d(s, &less), &more));
@@ -172,7 +151,7 @@ static void residual(mirt_model *m) {
 
 static void padded(mirt_model *m) { /* odd sizes, strides and dilations with both paddings */
     mirt_tensor *x = mirt_input(m, MIRT_SHAPE(17, 12, 4)), *y[4];
-    mirt_conv2d_desc d = filters(6, 5, 2, 3, MIRT_SAME), dilated = filters(6, 3, 3, 1, MIRT_SAME);
+    mirt_conv2d_desc d = conv(6, 5, 2, 3, MIRT_SAME), dilated = conv(6, 3, 3, 1, MIRT_SAME);
     ZEROED(mirt_depthwise_conv2d_desc, depth);
     dilated.dilation[0] = 2;
     dilated.dilation[1] = 3;
@@ -205,8 +184,8 @@ static void pooled(mirt_model *m) {
 
 static void u_net(mirt_model *m) { /* an image comes out */
     mirt_tensor *x = mirt_input(m, MIRT_SHAPE(16, 12, 3)), *up[2];
-    mirt_conv2d_desc d = filters(4, 2, 2, 2, MIRT_SAME), odd = filters(4, 3, 3, 2, MIRT_VALID),
-                     last = filters(3, 1, 1, 1, MIRT_SAME);
+    mirt_conv2d_desc d = conv(4, 2, 2, 2, MIRT_SAME), odd = conv(4, 3, 3, 2, MIRT_VALID),
+                     last = conv(3, 1, 1, 1, MIRT_SAME);
     ZEROED(mirt_up_sampling2d_desc, s);
     mirt_tensor *a = normalized(x, 4, 3, 1, MIRT_RELU), *b = normalized(a, 8, 3, 2, MIRT_RELU);
     s.size[0] = 2;
@@ -232,7 +211,7 @@ static void norms(mirt_model *m) {
 
 static void moved(mirt_model *m) {
     const int64_t before[4] = {0, 1, 2, 0}, after[4] = {0, 2, 0, 1}, begin[4] = {0, 1, 0, 2}, size[4] = {-1, 3, -1, 4};
-    const mirt_conv2d_desc d = filters(6, 1, 1, 1, MIRT_SAME);
+    const mirt_conv2d_desc d = conv(6, 1, 1, 1, MIRT_SAME);
     mirt_tensor *x = mirt_conv2d(mirt_input(m, MIRT_SHAPE(6, 5, 3)), &d);
     mirt_tensor *y = mirt_slice(mirt_pad(x, before, after, 0.5f), begin, size);
     y = mirt_transpose(mirt_multiply(y, mirt_reduce_mean(y, 2, true)), (const int[]){0, 3, 2, 1});
@@ -419,10 +398,7 @@ static void save_networks(mirt_strategy *s, const char *list) {
 }
 
 int main(int argc, char **argv) {
-    ZEROED(mirt_strategy_desc, how);
-    how.devices = "1";
-    how.silent = true;
-    mirt_strategy *s = mirt_strategy_create(&how);
+    mirt_strategy *s = quiet(0);
     if (argc < 2 || argc > 3 || !s) return fprintf(stderr, "usage: onnx_models DIR [NETWORKS]\n"), 2;
     directory = argv[1];
     if (argc > 2) save_networks(s, argv[2]);

@@ -246,26 +246,27 @@ CASE(matmul_data) { /* uint8 data through cast, rescale and flatten */
     mirt_tensor *h = mirt__unary_op(MIRT__AFFINE, mirt_cast(x, MIRT_FLOAT32), 1.0f / 64, -0.5f);
     return mirt_relu(mirt__bias_add_op(mirt_matmul(mirt_reshape(h, MIRT_SHAPE(12)), v[0], false, false), v[1]));
 }
-static mirt_tensor *conv(mirt_tensor *x, mirt_tensor *k, mirt__attrs a) { return mirt__conv2d_op(x, k, &a); }
-CASE(conv) { UNUSED; return conv(v[0], v[1], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID)); }
-CASE(conv_same) { UNUSED; return conv(v[0], v[1], window(0, 0, 1, 1, 1, 1, 1, MIRT_SAME)); }
-CASE(conv_strided) { UNUSED; return conv(v[0], v[1], window(0, 0, 2, 3, 1, 1, 1, MIRT_SAME)); }
-CASE(conv_dilated) { UNUSED; return conv(v[0], v[1], window(0, 0, 1, 1, 2, 2, 1, MIRT_SAME)); }
-CASE(conv_groups) { UNUSED; return conv(v[0], v[1], window(0, 0, 1, 2, 1, 1, 2, MIRT_VALID)); }
+static mirt_tensor *convolved(mirt_tensor *x, mirt_tensor *k, mirt__attrs a) { return mirt__conv2d_op(x, k, &a); }
+CASE(conv) { UNUSED; return convolved(v[0], v[1], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID)); }
+CASE(conv_same) { UNUSED; return convolved(v[0], v[1], window(0, 0, 1, 1, 1, 1, 1, MIRT_SAME)); }
+CASE(conv_strided) { UNUSED; return convolved(v[0], v[1], window(0, 0, 2, 3, 1, 1, 1, MIRT_SAME)); }
+CASE(conv_dilated) { UNUSED; return convolved(v[0], v[1], window(0, 0, 1, 1, 2, 2, 1, MIRT_SAME)); }
+CASE(conv_groups) { UNUSED; return convolved(v[0], v[1], window(0, 0, 1, 2, 1, 1, 2, MIRT_VALID)); }
 CASE(conv_bias_sigmoid) {
     UNUSED;
-    return mirt_sigmoid(mirt__bias_add_op(conv(batch(x, v[0]), v[1], window(0, 0, 1, 1, 1, 1, 1, MIRT_SAME)), v[2]));
+    mirt_tensor *y = convolved(batch(x, v[0]), v[1], window(0, 0, 1, 1, 1, 1, 1, MIRT_SAME));
+    return mirt_sigmoid(mirt__bias_add_op(y, v[2]));
 }
 CASE(conv_chain) { /* the inner activation's gradient becomes a mask of the outer convolution's input gradient */
     UNUSED;
     mirt_tensor *h =
-        mirt_tanh(mirt__bias_add_op(conv(batch(x, v[0]), v[1], window(0, 0, 1, 1, 1, 1, 1, MIRT_SAME)), v[2]));
-    return conv(h, v[3], window(0, 0, 2, 2, 1, 1, 1, MIRT_SAME));
+        mirt_tanh(mirt__bias_add_op(convolved(batch(x, v[0]), v[1], window(0, 0, 1, 1, 1, 1, 1, MIRT_SAME)), v[2]));
+    return convolved(h, v[3], window(0, 0, 2, 2, 1, 1, 1, MIRT_SAME));
 }
 CASE(conv_pool) { /* uint8 data through rescale, convolution, relu and pooling: one fused kernel */
     UNUSED;
     mirt_tensor *h = mirt__unary_op(MIRT__AFFINE, mirt_cast(x, MIRT_FLOAT32), 1.0f / 128, -1);
-    h = mirt_relu(mirt__bias_add_op(conv(h, v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID)), v[1]));
+    h = mirt_relu(mirt__bias_add_op(convolved(h, v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID)), v[1]));
     mirt__attrs pool = window(2, 2, 2, 2, 1, 1, 1, MIRT_VALID);
     return mirt__max_pool2d_op(h, &pool);
 }
@@ -273,7 +274,7 @@ CASE(conv_pool_unbiased) {
     UNUSED;
     mirt_tensor *h = mirt__unary_op(MIRT__AFFINE, mirt_cast(x, MIRT_FLOAT32), 1.0f / 128, -1);
     mirt__attrs pool = window(2, 2, 2, 2, 1, 1, 1, MIRT_VALID);
-    h = mirt_relu(conv(h, v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID)));
+    h = mirt_relu(convolved(h, v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID)));
     return mirt__max_pool2d_op(h, &pool);
 }
 /* Chains that look like those the fusions know, and must stay as they are or be fused in part only. */
@@ -303,34 +304,40 @@ CASE(read_by_two) { /* a product and its activation both have readers of their o
     mirt_tensor *h = mirt_matmul(batch(x, v[0]), v[1], false, false), *y = mirt_tanh(h);
     return mirt_add(mirt_multiply(h, y), mirt_relu(y));
 }
-CASE(pool_without_relu) { UNUSED; return pool_2x2(conv(data(x), v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID))); }
-CASE(pool_of_tanh) { UNUSED; return pool_2x2(mirt_tanh(conv(data(x), v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID)))); }
-CASE(pool_of_same) { UNUSED; return pool_2x2(mirt_relu(conv(data(x), v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_SAME)))); }
+CASE(pool_without_relu) { UNUSED; return pool_2x2(convolved(data(x), v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID))); }
+CASE(pool_of_tanh) {
+    UNUSED;
+    return pool_2x2(mirt_tanh(convolved(data(x), v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID))));
+}
+CASE(pool_of_same) {
+    UNUSED;
+    return pool_2x2(mirt_relu(convolved(data(x), v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_SAME))));
+}
 CASE(pool_of_groups) {
     UNUSED;
-    return pool_2x2(mirt_relu(conv(data(x), v[0], window(0, 0, 1, 1, 1, 1, 2, MIRT_VALID))));
+    return pool_2x2(mirt_relu(convolved(data(x), v[0], window(0, 0, 1, 1, 1, 1, 2, MIRT_VALID))));
 }
 CASE(pool_of_strided) {
     UNUSED;
-    return pool_2x2(mirt_relu(conv(data(x), v[0], window(0, 0, 2, 1, 1, 1, 1, MIRT_VALID))));
+    return pool_2x2(mirt_relu(convolved(data(x), v[0], window(0, 0, 2, 1, 1, 1, 1, MIRT_VALID))));
 }
 CASE(pool_of_dilated) {
     UNUSED;
-    return pool_2x2(mirt_relu(conv(data(x), v[0], window(0, 0, 1, 1, 1, 2, 1, MIRT_VALID))));
+    return pool_2x2(mirt_relu(convolved(data(x), v[0], window(0, 0, 1, 1, 1, 2, 1, MIRT_VALID))));
 }
 CASE(pool_with_gradient) {
     UNUSED;
-    return pool_2x2(mirt_relu(conv(batch(x, v[0]), v[1], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID))));
+    return pool_2x2(mirt_relu(convolved(batch(x, v[0]), v[1], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID))));
 }
 CASE(same_pool) {
     UNUSED;
     mirt__attrs a = window(2, 2, 2, 2, 1, 1, 1, MIRT_SAME);
-    return mirt__max_pool2d_op(mirt_relu(conv(data(x), v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID))), &a);
+    return mirt__max_pool2d_op(mirt_relu(convolved(data(x), v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID))), &a);
 }
 CASE(overlapping_pool) {
     UNUSED;
     mirt__attrs a = window(3, 2, 2, 1, 1, 1, 1, MIRT_VALID);
-    return mirt__max_pool2d_op(mirt_relu(conv(data(x), v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID))), &a);
+    return mirt__max_pool2d_op(mirt_relu(convolved(data(x), v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID))), &a);
 }
 CASE(max_pool) {
     UNUSED;
