@@ -31469,6 +31469,8 @@ MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, const mirt_loss_options *ho
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels);
 
 /* Normalization; `a` holds what the op reads (norm.c). in: x, mean, variance, [gamma], [beta]. */
+/* Of an x of `shape`: the axes that gamma and beta have. */
+MIRT__LIB mirt_shape mirt__norm_last(const mirt_shape *shape, int last_axes);
 MIRT__LIB mirt_tensor *mirt__normalize_op(mirt_tensor *const *in, const mirt__attrs *a);
 /* gamma and beta, in the shape of x's last a->last_axes axes, may be NULL. */
 MIRT__LIB mirt_tensor *mirt__layer_norm_op(mirt_tensor *x, mirt_tensor *gamma, mirt_tensor *beta, const mirt__attrs *a);
@@ -34246,8 +34248,7 @@ MIRT__LIB void mirt__bucket_op(mirt__graph *graph, mirt__op_id id, int bucket) {
    slope of a.mask_activation.
    batch_norm: see ops.h; also momentum, a.training. */
 
-/* Of an x of `shape`: the axes that gamma and beta have. */
-static mirt_shape mirt__norm_last(const mirt_shape *shape, int last_axes) {
+MIRT__LIB mirt_shape mirt__norm_last(const mirt_shape *shape, int last_axes) {
     mirt_shape last;
     memset(&last, 0, sizeof last);
     last.rank = last_axes ? last_axes : 1;
@@ -57026,10 +57027,7 @@ static const char *mirt__onnx_filled(mirt__onnx *x, const mirt_shape *shape, flo
 /* Gamma and beta of a normalization, in the shape of x's last axes. */
 static bool mirt__onnx_scaling(mirt__onnx *x, const mirt__node *node, const char *out[2]) {
     const mirt__attrs_norm *a = MIRT__OF(&node->a, norm);
-    const mirt_shape *from = &node->in[0]->shape;
-    mirt_shape last = mirt_make_shape(0, 0, 0, 0, 0, 0);
-    last.rank = a->last_axes ? a->last_axes : 1;
-    for (int i = 0; i < last.rank; i++) last.dim[i] = from->dim[from->rank - last.rank + i];
+    const mirt_shape last = mirt__norm_last(&node->in[0]->shape, a->last_axes);
     const int beta = 3 + a->scaling.gamma;
     out[0] = a->scaling.gamma ? mirt__onnx_get(x, node->in[3], MIRT__ONNX_OWN) : mirt__onnx_filled(x, &last, 1);
     out[1] = a->scaling.beta ? mirt__onnx_get(x, node->in[beta], MIRT__ONNX_OWN) : mirt__onnx_filled(x, &last, 0);

@@ -250,10 +250,7 @@ static const char *mirt__onnx_filled(mirt__onnx *x, const mirt_shape *shape, flo
 /* Gamma and beta of a normalization, in the shape of x's last axes. */
 static bool mirt__onnx_scaling(mirt__onnx *x, const mirt__node *node, const char *out[2]) {
     const mirt__attrs_norm *a = MIRT__OF(&node->a, norm);
-    const mirt_shape *from = &node->in[0]->shape;
-    mirt_shape last = mirt_make_shape(0, 0, 0, 0, 0, 0);
-    last.rank = a->last_axes ? a->last_axes : 1;
-    for (int i = 0; i < last.rank; i++) last.dim[i] = from->dim[from->rank - last.rank + i];
+    const mirt_shape last = mirt__norm_last(&node->in[0]->shape, a->last_axes);
     const int beta = 3 + a->scaling.gamma;
     out[0] = a->scaling.gamma ? mirt__onnx_get(x, node->in[3], MIRT__ONNX_OWN) : mirt__onnx_filled(x, &last, 1);
     out[1] = a->scaling.beta ? mirt__onnx_get(x, node->in[beta], MIRT__ONNX_OWN) : mirt__onnx_filled(x, &last, 0);

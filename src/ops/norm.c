@@ -11,8 +11,7 @@
    slope of a.mask_activation.
    batch_norm: see ops.h; also momentum, a.training. */
 
-/* Of an x of `shape`: the axes that gamma and beta have. */
-static mirt_shape mirt__norm_last(const mirt_shape *shape, int last_axes) {
+MIRT__LIB mirt_shape mirt__norm_last(const mirt_shape *shape, int last_axes) {
     mirt_shape last;
     memset(&last, 0, sizeof last);
     last.rank = last_axes ? last_axes : 1;

@@ -134,6 +134,8 @@ MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, const mirt_loss_options *ho
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels);
 
 /* Normalization; `a` holds what the op reads (norm.c). in: x, mean, variance, [gamma], [beta]. */
+/* Of an x of `shape`: the axes that gamma and beta have. */
+MIRT__LIB mirt_shape mirt__norm_last(const mirt_shape *shape, int last_axes);
 MIRT__LIB mirt_tensor *mirt__normalize_op(mirt_tensor *const *in, const mirt__attrs *a);
 /* gamma and beta, in the shape of x's last a->last_axes axes, may be NULL. */
 MIRT__LIB mirt_tensor *mirt__layer_norm_op(mirt_tensor *x, mirt_tensor *gamma, mirt_tensor *beta, const mirt__attrs *a);
